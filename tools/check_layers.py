@@ -49,7 +49,7 @@ ALONE = {
         *("svmlight_labels", "svmlight_pieces", "jsonl_parse", "jsonl_errors", "vw_rows"),
         *("whole_numbers", "csv_head", "csv_streams"),
     ),
-    "solvers": (*("base", "state", "stopping", "optim", "advice", "kernel_machine", "column_scales"),),
+    "solvers": ("base", "state", "stopping", "optim", "advice", "kernel_machine", "column_scales"),
 }
 # Modules of such a room that choose between the others, and so know them.
 CHOOSERS = ("solvers.auto",)

@@ -54,8 +54,8 @@ class SeparateObjectives:
                 else:
                     sign = signs[part.class_ids]
                     of_problem = self._costs.in_problem(cost[rows], int(np.argmax(signs)), sign > 0)
-                    own = of_problem * (sign != 0)
-                    self._losses[c] += float(own @ self._loss.value(sign * score))
+                    in_problem = of_problem * (sign != 0)
+                    self._losses[c] += float(in_problem @ self._loss.value(sign * score))
 
     def primal(self, coef: Array) -> Array:
         if self._total:
@@ -111,16 +111,16 @@ def _column(w: Array, bias: float) -> tuple[Array, Array]:
 
 
 def _crammer_singer(scores: Array, y: NDArray[np.int32]) -> Array:
-    own = np.arange(len(y)), y
-    behind = scores + 1.0 - scores[own][:, None]
-    behind[own] = 0.0
+    of_class = np.arange(len(y)), y
+    behind = scores + 1.0 - scores[of_class][:, None]
+    behind[of_class] = 0.0
     return np.asarray(behind.max(axis=1))
 
 
 def _weston_watkins(scores: Array, y: NDArray[np.int32]) -> Array:
-    own = np.arange(len(y)), y
-    behind = np.maximum(0.0, scores + 1.0 - scores[own][:, None])
-    behind[own] = 0.0
+    of_class = np.arange(len(y)), y
+    behind = np.maximum(0.0, scores + 1.0 - scores[of_class][:, None])
+    behind[of_class] = 0.0
     return np.asarray(behind.sum(axis=1))
 
 

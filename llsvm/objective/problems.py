@@ -150,9 +150,9 @@ class Problems:
     def batches(self, nbytes: int, problem_bytes: int) -> Iterator[Problems]:
         """Yield the same problems, in order, as few at a time as ``nbytes`` asks for, but at least those of one
         variant. problem_bytes: that each takes: its weights, and its part of what is held for each row."""
-        at_once = max(1, nbytes // (problem_bytes * self.of_classes))
-        for start in range(0, len(self.variants), at_once):
-            yield Problems(self.n_classes, self.pairs, self.variants[start : start + at_once])
+        batch_size = max(1, nbytes // (problem_bytes * self.of_classes))
+        for start in range(0, len(self.variants), batch_size):
+            yield Problems(self.n_classes, self.pairs, self.variants[start : start + batch_size])
 
     def __len__(self) -> int:
         return self.of_classes * len(self.variants)
@@ -219,9 +219,9 @@ class Problems:
 
     def with_class_weights(self, weights: NDArray[np.float64]) -> Problems:
         """Return the same with other class weights, (n_classes,), of all variants that have none."""
-        own = tuple(weights.tolist())
+        class_weight = tuple(weights.tolist())
         variants = [
-            variant if variant.class_weight is not None else replace(variant, class_weight=own)
+            variant if variant.class_weight is not None else replace(variant, class_weight=class_weight)
             for variant in self.variants
         ]
         return Problems(self.n_classes, self.pairs, variants)

@@ -216,21 +216,21 @@ class SolverState:
                 saved_shape = self.rows[name].n_rows, self.rows[name].width
             require_shape(name, saved_shape, shape)
 
-    def require_type(self, name: str, dtype: np.dtype[Any]) -> None:
-        """Raise UsageError unless the named ``rows`` are of that type."""
-        saved_type = self.rows[name].dtype
+    def require_share_type(self, dtype: np.dtype[Any]) -> None:
+        """Raise UsageError unless the stored shares are of that type."""
+        saved_type = self.rows["share"].dtype
         if saved_type != dtype:
             raise UsageError(
-                f"this state has {name} as {saved_type}, not as {dtype}: it is of another memory limit or "
+                f"this state has share as {saved_type}, not as {dtype}: it is of another memory limit or "
                 "tolerance; go on with the same, or begin anew"
             )
 
 
-def require_shape(name: str, found: tuple[int, ...] | None, shape: tuple[int, ...]) -> None:
-    """Raise UsageError unless what a state has under that name is of this shape. found: None where it has none."""
-    if found != shape:
+def require_shape(name: str, actual: tuple[int, ...] | None, shape: tuple[int, ...]) -> None:
+    """Raise UsageError unless what a state has under that name is of this shape. actual: None where it has none."""
+    if actual != shape:
         raise UsageError(
-            f"this state has {name} of shape {found}, not {shape}: it is of other data, or of another memory "
+            f"this state has {name} of shape {actual}, not {shape}: it is of other data, or of another memory "
             "limit; go on with the same, or begin anew"
         )
 

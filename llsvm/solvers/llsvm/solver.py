@@ -309,7 +309,7 @@ class LLSVM:
             }
         )
         if run.duals.stored is not None:
-            state.require_type("share", run.duals.stored.dtype)
+            state.require_share_type(run.duals.stored.dtype)
         run.sweeps.restore(state.arrays, state.numbers)
         self._runs = state.numbers["runs"]
         if run.threshold is not None:

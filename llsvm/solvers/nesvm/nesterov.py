@@ -43,7 +43,6 @@ from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
-Vector = NDArray[np.float64]
 # Columns, the constant feature included, up to which the Gram matrix is made: a larger bound saves passes over wide
 # data, for a decomposition whose time grows with the cube of the columns.
 MAX_GRAM_COLUMNS = 2000
@@ -117,7 +116,7 @@ class Metric:
     vectors: (width, width) eigenvectors, in columns; empty for the identity.
     hinge: the loss is; a square has the curvature h_i wherever it has one, so that τ is 1 to begin with."""
 
-    def __init__(self, values: Vector, vectors: Vector, hinge: bool) -> None:
+    def __init__(self, values: Array, vectors: Array, hinge: bool) -> None:
         self._hinge = hinge
         self.values, self.vectors = values, np.asfortranarray(vectors)  # the layout decides the last bits
         self._is_gram = vectors.size > 0
@@ -135,7 +134,7 @@ class Metric:
         values, vectors = eigenvectors(gradient.stream.sum(G))
         return cls(np.maximum(values, 0.0), vectors, hinge)
 
-    def first_curvature(self, g: Vector, F: float) -> float:
+    def first_curvature(self, g: Array, F: float) -> float:
         """τ for the first step from w = 0 on, where F is: a smaller one promises more than there is to gain, since
         F is nowhere below 0. g: (width,) the gradient."""
         if not self._hinge:
@@ -145,16 +144,16 @@ class Metric:
         squares = along[seen] ** 2 / self.values[seen] if self._is_gram else along**2
         return 0.5 * float(squares.sum()) / F if F > 0.0 else 1.0
 
-    def solve(self, ridge: float, curvature: float, g: Vector) -> Vector:
+    def solve(self, ridge: float, curvature: float, g: Array) -> Array:
         """(ρ I + τ G)⁻¹ g."""
         along = self._along(g) / (ridge + curvature * self.values)
         return self.vectors @ along if self._is_gram else along
 
-    def square(self, ridge: float, curvature: float, step: Vector) -> float:
+    def square(self, ridge: float, curvature: float, step: Array) -> float:
         """stepᵀ (ρ I + τ G) step."""
         return float((ridge + curvature * self.values) * self._along(step) @ self._along(step))
 
-    def _along(self, g: Vector) -> Vector:
+    def _along(self, g: Array) -> Array:
         return self.vectors.T @ g if self._is_gram else g
 
 
@@ -168,7 +167,7 @@ def paper_constant(gradient: GradientPass, width: int, hinge: bool) -> float:
     return stream.largest(constant) if hinge else stream.sum(constant)
 
 
-def _curvatures(gradient: GradientPass, width: int, hinge: bool) -> Iterator[tuple[RowOperator, Vector]]:
+def _curvatures(gradient: GradientPass, width: int, hinge: bool) -> Iterator[tuple[RowOperator, Array]]:
     """Yield rows and their h_i, with the largest cost that they have in any problem."""
     costs = RowCosts(gradient.costs.largest)
     for block in gradient.stream.all():
@@ -232,10 +231,10 @@ class PaperSteps:
     The guess w* is 0 at first, and the warm start for each next function of a homotopy. sum: Σ (i+1)/2 ∇_i.
     """
 
-    w: Vector
-    y: Vector
-    guess: Vector
-    sum: Vector
+    w: Array
+    y: Array
+    guess: Array
+    sum: Array
     L: float
     decrement: float = math.inf
     k: int = 0
@@ -245,7 +244,7 @@ class PaperSteps:
         zero = np.zeros(width)
         return cls(w=zero, y=zero, guess=zero, sum=zero, L=L)
 
-    def advance(self, g: Vector, same: bool) -> PaperSteps:
+    def advance(self, g: Array, same: bool) -> PaperSteps:
         k, guess, weighted = (self.k, self.guess, self.sum) if same else (0, self.w, np.zeros_like(g))
         y, weighted = self.w - g / self.L, weighted + (k + 1) / 2 * g
         z, decrement = guess - weighted / self.L, 0.5 * float(g @ g) / self.L
@@ -267,11 +266,11 @@ class SearchedSteps:
     t: Nesterov's momentum counter, t_{k+1} = (1 + √(1 + 4 t_k²))/2.
     """
 
-    w: Vector
-    y: Vector
-    y_before: Vector
-    last_w: Vector
-    last_g: Vector
+    w: Array
+    y: Array
+    y_before: Array
+    last_w: Array
+    last_g: Array
     last_F: float = math.nan
     L: float = 0.0
     decrement: float = math.inf
@@ -285,7 +284,7 @@ class SearchedSteps:
         return cls(w=zero, y=zero, y_before=zero, last_w=zero, last_g=zero)
 
     def advance(
-        self, F: float, g: Vector, F_y: float, ridge: float, same: bool, metric: Metric
+        self, F: float, g: Array, F_y: float, ridge: float, same: bool, metric: Metric
     ) -> SearchedSteps:
         w, t_before, curvature = self.w, self.t, self.curvature * EASE
         if not self.curvature:

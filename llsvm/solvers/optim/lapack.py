@@ -136,7 +136,7 @@ def load() -> ctypes.CDLL | None:
     """Load LAPACK, and the BLAS beneath it: the library that SciPy's packages for Linux bring along, by itself, as
     what is around it takes longer to load than many a problem to solve; else with SciPy, and then None."""
     with loading_blas():
-        for file in _beside_scipy(LIBRARIES):
+        for file in _beside_scipy():
             with suppress(OSError, AttributeError):  # no library of this machine, or without these names
                 library = ctypes.CDLL(file)
                 if all(hasattr(library, _NAME.format(name)) for name in ROUTINES):
@@ -146,11 +146,12 @@ def load() -> ctypes.CDLL | None:
     return None
 
 
-def _beside_scipy(pattern: str) -> list[str]:
+def _beside_scipy() -> list[str]:
+    """Return the paths of ``LIBRARIES`` that SciPy brings along."""
     scipy = find_spec("scipy")
     if scipy is None or scipy.origin is None:
         return []
-    return sorted(map(str, (Path(scipy.origin).parents[1] / "scipy.libs").glob(pattern)))
+    return sorted(map(str, (Path(scipy.origin).parents[1] / "scipy.libs").glob(LIBRARIES)))
 
 
 @cache

@@ -25,7 +25,6 @@ from llsvm.stream.progress import Progress
 # with single rows 200 of 20,000 columns take nine times as long. More rows leave fewer columns to a piece, so that
 # partial sums are added to the result more often.
 PRODUCT_ROWS = 64
-Vector = NDArray[np.float64]
 Array = NDArray[np.float64]
 # Rows are worked on in pieces of so many bytes, as float64, which stay in the processor's cache: larger ones would
 # not, and take more memory; smaller ones take more calls.
@@ -61,30 +60,30 @@ class RowOperator:
     def all(self) -> Positions:
         return np.arange(self._n_rows)
 
-    def dots(self, rows: Positions, w: Vector) -> Vector:
+    def dots(self, rows: Positions, w: Array) -> Array:
         """Return x_i·w, (r,); w: (d + 1,)."""
         self.count(len(rows))
         out = np.empty(len(rows))
         dots_at(*self._parts, rows, w, self._bias, out)
         return out
 
-    def add(self, rows: Positions, factor: Vector, out: Vector) -> None:
+    def add(self, rows: Positions, factor: Array, out: Array) -> None:
         """Add Σ factor_i x_i to out (d + 1,)."""
         self.count(len(rows))
         add_at(*self._parts, rows, factor, self._bias, False, out)
 
-    def add_squares(self, rows: Positions, factor: Vector, out: Vector) -> None:
+    def add_squares(self, rows: Positions, factor: Array, out: Array) -> None:
         """Add Σ factor_i x_i², of each column, to out (d + 1,)."""
         self.count(len(rows))
         add_at(*self._parts, rows, factor, self._bias, True, out)
 
-    def squares(self, rows: Positions) -> Vector:
+    def squares(self, rows: Positions) -> Array:
         """Return ‖x_i‖², (r,)."""
         self.count(len(rows))
         return squared_norms(self.X, rows) + self._bias**2
 
     def outer(
-        self, rows: Positions, factor: Vector, out: Vector, place: NDArray[np.int32] | None = None
+        self, rows: Positions, factor: Array, out: Array, place: NDArray[np.int32] | None = None
     ) -> None:
         """Add the lower triangle of Σ factor_i x_i x_iᵀ to out (A, A).
 
@@ -117,7 +116,7 @@ class RowOperator:
                 part *= np.sqrt(np.abs(factor[taken]))[:, None]
                 add_outer(out, part, sign)
 
-    def inner(self, rows: Positions, out: Vector) -> None:
+    def inner(self, rows: Positions, out: Array) -> None:
         """Set the lower triangle of out (r, r) to x_i·x_j."""
         X, r = self.X, len(rows)
         count_matrix(int(r * (r + 1) * self._values) // 2, not isinstance(X, CSR))
@@ -145,7 +144,7 @@ class RowOperator:
         """Count so many products of a row with a vector."""
         count_products(n_products, round(n_products * self._values), not isinstance(self.X, CSR))
 
-    def _piece(self, X: NDArray[np.floating], rows: Positions, first: int, last: int) -> Vector:
+    def _piece(self, X: NDArray[np.floating], rows: Positions, first: int, last: int) -> Array:
         """Return the columns from first to last of dense rows, (p, last - first) float64."""
         part = np.zeros((len(rows), last - first))
         stored = min(last, X.shape[1])
@@ -154,7 +153,7 @@ class RowOperator:
             part[:, -1] = self._bias
         return part
 
-    def _columns(self, X: NDArray[np.floating], rows: Positions, columns: Positions) -> Vector:
+    def _columns(self, X: NDArray[np.floating], rows: Positions, columns: Positions) -> Array:
         """Return some columns, in ascending order, of dense rows, (p, columns) float64."""
         part = np.zeros((len(rows), len(columns)))
         stored = columns[columns < X.shape[1]]

@@ -63,7 +63,7 @@ from llsvm.stream.sparse_state import SparseState
 # numbers. With fewer a run would take more memory than its limit; with more it would ask for a larger limit than it
 # needs.
 LISTED_BYTES = 64
-KeptShares = ArrayRows | RowState | SparseState  # of all rows
+StoredShares = ArrayRows | RowState | SparseState  # of all rows
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Ids = NDArray[np.integer]

@@ -56,7 +56,7 @@ from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, newton_p
 from llsvm.solvers.sequential_dual.problem import (
     BlockShares,
     JointProblem,
-    KeptShares,
+    StoredShares,
     joint_dual,
     lower_costs,
     needed_cost,
@@ -97,19 +97,19 @@ def begin_at(
     sums: ShareSums | None,
     stream: Stream,
     costs: RowCosts,
-    kept: SettableRowValues,
+    stored: SettableRowValues,
     loops: Loops,
 ) -> int:
     """Let the shares be those that are given, or the nearest that are feasible, and w and D what they make; returns
-    how many passes that took. sums: of them, if they were kept. kept: where shares are."""
-    step = max(1, SHARES_BYTES // (FLOAT64_BYTES * kept.width))
+    how many passes that took. sums: of them, if they were kept. stored: where shares are."""
+    step = max(1, SHARES_BYTES // (FLOAT64_BYTES * stored.width))
     if sums is not None and are_same(sums.scales, ColumnScales.of(stream.scaling)):
-        factor = sums.factor(costs.by_class, kept.dtype)
-        if factor is not None and sums.dtype == kept.dtype:  # no row is read
+        factor = sums.factor(costs.by_class, stored.dtype)
+        if factor is not None and sums.dtype == stored.dtype:  # no row is read
             loops.begin_at(sums, factor)
             for start in range(0, stream.dataset.n_rows, step):
                 rows = np.arange(start, min(start + step, stream.dataset.n_rows))
-                kept.set(rows, given(rows).astype(kept.dtype))
+                stored.set(rows, given(rows).astype(stored.dtype))
             return 0
     problem = loops.problem
 
@@ -121,18 +121,18 @@ def begin_at(
                 share = problem.dual.nearest(given(block.rows).astype(np.float64), y)
                 p = problem.dual.of_shares(share, y, cost)
                 share = problem.dual.shares(p, y, cost, problem.grid)
-                kept.set(block.rows, share.astype(kept.dtype))
+                stored.set(block.rows, share.astype(stored.dtype))
                 yield BlockShares(block, cost, share)
 
     loops.resum(parts())
     return 1
 
 
-def sums_of(loops: Loops, costs: RowCosts, kept: SettableRowValues, runs: int, stream: Stream) -> ShareSums:
+def sums_of(loops: Loops, costs: RowCosts, stored: SettableRowValues, runs: int, stream: Stream) -> ShareSums:
     """Return the sums of the stored shares, see ShareSums."""
     linear = np.array([loops.D + 0.5 * dot(loops.w, loops.w)])
     scales = ColumnScales.of(stream.scaling)
-    return ShareSums(ArrayRows(loops.w.reshape(-1, 1)), 1, linear, costs.by_class, kept.dtype, runs, scales)
+    return ShareSums(ArrayRows(loops.w.reshape(-1, 1)), 1, linear, costs.by_class, stored.dtype, runs, scales)
 
 
 class JointRun:
@@ -161,7 +161,7 @@ class JointRun:
         self._newton = None if room is None else JointMultipliers(room, self._prices, stream.in_one_block)
         self._rounds: JointRounds | None = None  # where not all rows are at hand
         self._reading = 0.0  # seconds of work that a reading of all rows for a step of Newton's method takes
-        self.shares: KeptShares
+        self.shares: StoredShares
         if stream.in_one_block:
             self.shares = ArrayRows(np.zeros((n_rows, k), plan.dtype))
         else:
@@ -339,7 +339,7 @@ class JointRun:
         self._best.restore(state.arrays, numbers)
         if self._newton is not None:
             self._newton.restore(state.arrays, numbers)
-        state.require_type("share", self.shares.dtype)
+        state.require_share_type(self.shares.dtype)
         copy_rows(state.rows["share"], self.shares)
         if self._rounds is not None:
             self._rounds.restore(state.arrays, numbers["n active"], numbers["terms"])

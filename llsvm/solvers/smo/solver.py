@@ -111,13 +111,13 @@ class SMOProblem(MachineProblem):
         positions = np.concatenate([np.flatnonzero(taken), order[free], order[~free]])[:size]
         return np.sort(positions)
 
-    def work(self, K: NDArray[np.float64], chosen: NDArray[np.intp] | None, most_rows: int) -> None:
+    def work(self, K: NDArray[np.float64], working_set: NDArray[np.intp] | None, most_rows: int) -> None:
         """Work on some of the rows.
 
-        K: (m, m) of them. chosen: (m,) their positions, None for all. most_rows: for whose system Newton's method
+        K: (m, m) of them. working_set: (m,) their positions, None for all. most_rows: for whose system Newton's method
         has room.
         """
-        W = slice(None) if chosen is None else chosen
+        W = slice(None) if working_set is None else working_set
         of, allowed = self._objective, self.settings.tol * self.at.share
         dual = of.linear_part(self.at.beta * of.sign) - 0.5 * float(self.at.beta @ self.at.f)
         sub = WorkingSetProblem(K, of.part(W), self.at.beta[W], self.at.f[W], dual, allowed)

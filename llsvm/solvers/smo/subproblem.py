@@ -33,7 +33,6 @@ from llsvm.solvers.optim.line_search import BEYOND_ROUNDING
 from llsvm.solvers.smo.kernels import add_rows
 from llsvm.stream.progress import Progress
 
-Vector = NDArray[np.float64]
 Array = NDArray[np.float64]
 # The first σ lets a proximal point move β by about so many times what it still moves. A larger one takes fewer
 # proximal points, with more steps of Newton's method to each; a smaller one takes more points, each of few steps.
@@ -55,8 +54,8 @@ class WorkingSetProblem:
         self,
         K: NDArray[np.float64],
         objective: KernelObjective,
-        beta: Vector,
-        f: Vector,
+        beta: Array,
+        f: Array,
         dual: float,
         allowed: float,
     ) -> None:
@@ -71,11 +70,11 @@ class WorkingSetProblem:
     def __len__(self) -> int:
         return len(self.beta)
 
-    def take(self, beta: Vector, f: Vector) -> None:
+    def take(self, beta: Array, f: Array) -> None:
         """β and its f."""
         self.beta[:], self.f[:] = beta, f
 
-    def times(self, v: Vector) -> Vector:
+    def times(self, v: Array) -> Array:
         """K v, by the rows where v is not 0."""
         out, rows = np.zeros(len(v)), np.flatnonzero(v)
         if 2 * len(rows) > len(v):
@@ -83,19 +82,19 @@ class WorkingSetProblem:
         add_rows(self.K, rows, v[rows], out)
         return out
 
-    def dual(self, beta: Vector, f: Vector) -> float:
+    def dual(self, beta: Array, f: Array) -> float:
         """The objective, of all rows."""
         change = beta - self._start
         quadratic = float(change @ (f + self._f_start + self.objective.ridge * (beta + self._start)))
         return self._dual_start + float(self.objective.sign @ change) - 0.5 * quadratic
 
-    def gap(self, beta: Vector, f: Vector) -> float:
+    def gap(self, beta: Array, f: Array) -> float:
         """Return what the rows add to the gap, with the best b."""
         of, score = self.objective, f + self.objective.intercept(f, self.total)
         losses = float(of.cost @ of.loss.value(of.sign * score))
         return losses + float(beta @ (score - of.sign + 0.5 * of.ridge * beta))
 
-    def is_solved(self, beta: Vector, f: Vector) -> bool:
+    def is_solved(self, beta: Array, f: Array) -> bool:
         gap = self.gap(beta, f)
         return gap <= self._allowed * max(self.dual(beta, f) + gap, 0.0)
 
