@@ -241,7 +241,7 @@ def lost_of_text(values: NDArray[np.floating], threshold: float = _BEYOND) -> ND
     if max(np.fmax.reduce(values, None, initial=0.0), -np.fmin.reduce(values, None, initial=0.0)) < threshold:
         return None
     wide = values.astype(np.float64)
-    return np.where((np.abs(wide) >= least) & (np.abs(wide) < _FLOATS), HALF_ULP64 * wide, 0.0)
+    return np.where((np.abs(wide) >= threshold) & (np.abs(wide) < _FLOATS), HALF_ULP64 * wide, 0.0)
 
 
 def lost_as_float(wide: NDArray[Any], rounded: NDArray[Any]) -> NDArray[np.float64]:

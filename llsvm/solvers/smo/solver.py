@@ -114,8 +114,8 @@ class SMOProblem(MachineProblem):
     def work(self, K: NDArray[np.float64], working_set: NDArray[np.intp] | None, most_rows: int) -> None:
         """Work on some of the rows.
 
-        K: (m, m) of them. working_set: (m,) their positions, None for all. most_rows: for whose system Newton's method
-        has room.
+        K: (m, m) of them. working_set: (m,) their positions, None for all. most_rows: for whose system Newton's
+        method has room.
         """
         W = slice(None) if working_set is None else working_set
         of, allowed = self._objective, self.settings.tol * self.at.share
@@ -128,7 +128,7 @@ class SMOProblem(MachineProblem):
                 break
             moves = self._pairs(sub) if self._system is None else self._conjugate(sub)
             solved, rounds = sub.is_solved(sub.beta, sub.f), rounds + 1
-        self._solved = solved and chosen is None
+        self._solved = solved and working_set is None
         beta = self.at.beta.copy()
         beta[W] = sub.beta
         self.at = replace(self.at, beta=beta)
