@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from llsvm.data.paths import named_files, names_files
 from llsvm.errors import BudgetError, UsageError
-from llsvm.files.inputs import COMPRESSED_SUFFIXES
+from llsvm.files.decoding import COMPRESSED_SUFFIXES
 from llsvm.files.writing import STDOUT, refuse_overwriting, replacing, require_writable
 from llsvm.models.model import Model
 from llsvm.models.unread import model_bytes

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from llsvm.errors import DataError
 from llsvm.files import remote
-from llsvm.files.inputs import COMPRESSED_SUFFIXES, STDIN, base_suffix, head_of, unreadable
+from llsvm.files.decoding import COMPRESSED_SUFFIXES
+from llsvm.files.inputs import STDIN, base_suffix, head_of, unreadable
 from llsvm.files.remote import without_credentials
 
 _PACKED_BYTES = 100  # a compressed file of more holds something

@@ -26,7 +26,7 @@ from llsvm.features.labels import is_text
 from llsvm.features.plain_types import decoded, writable
 from llsvm.features.spelling import DECIMALS
 from llsvm.features.value_texts import as_text, has_text, in_full
-from llsvm.files.inputs import COMPRESSED_SUFFIXES
+from llsvm.files.decoding import COMPRESSED_SUFFIXES
 from llsvm.files.writing import replacing
 from llsvm.models.calibration import THRESHOLD
 from llsvm.models.model import Model

@@ -17,9 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from llsvm.spill.packing import PageChecksum
-from llsvm.spill.raw_file import write_pieces_at
 from llsvm.spill.store import Arrays, Layout, PageInfo, PageStore, Segment
-from llsvm.spill.workspace import Workspace
+from llsvm.spill.workspace import Workspace, write_pieces_at
 
 _SMALL_BYTES = 2048  # of a piece that is copied, to be written with what comes before and after it
 

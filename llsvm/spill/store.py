@@ -1,4 +1,4 @@
-"""PageSink: what takes pages, each a Block, once. PageStore: a file of them, then read in any order by any thread.
+"""Page stores: files of pages, each a Block, written once by a PageWriter, then read in any order by any thread.
 
 A page is some named arrays (see ``packing``). A backend says how they lie in its file (``_write``) and how to find
 them again (``_arrays``); all else is here: checksums, the disk they take, the buffer they are read into.
@@ -31,8 +31,7 @@ from llsvm.spill.packing import (
     unpack,
     unpack_into,
 )
-from llsvm.spill.raw_file import damaged, read_at
-from llsvm.spill.workspace import Workspace
+from llsvm.spill.workspace import Workspace, damaged, read_at
 
 
 class Segment(NamedTuple):
