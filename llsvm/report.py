@@ -11,8 +11,7 @@ from llsvm.data.paths import named_files, names_files
 from llsvm.errors import BudgetError, UsageError
 from llsvm.files.decoding import COMPRESSED_SUFFIXES
 from llsvm.files.writing import STDOUT, refuse_overwriting, replacing, require_writable
-from llsvm.models.model import Model
-from llsvm.models.unread import model_bytes
+from llsvm.models.model import Model, model_bytes
 from llsvm.models.words import listed
 from llsvm.predict import evaluated, options_of, take_model
 from llsvm.reporting.overview import Subject

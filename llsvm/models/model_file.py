@@ -41,10 +41,10 @@ from llsvm.files.writing import replacing
 from llsvm.memory.budget import RUNTIME
 from llsvm.memory.process import RUNTIME_BYTES, available_bytes, resident_bytes
 from llsvm.memory.sizes import format_size
-from llsvm.models.calibration import CALIBRATION, THRESHOLD
-from llsvm.models.center import CENTERED
+from llsvm.models.decisions import CALIBRATION, THRESHOLD
 from llsvm.models.header import check_header, check_log
 from llsvm.models.sparse import COUNTS, NAME, PARTS, InPieces, check_shapes
+from llsvm.models.tables import CENTERED
 from llsvm.process import VERSION
 
 FORMAT = "llsvm-model"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from llsvm.features.feature_map import FeatureMap
 from llsvm.models import sparse
-from llsvm.models.calibration import Calibration
+from llsvm.models.decisions import Calibration
 from llsvm.models.header import TIME_TYPE
 from llsvm.objective.certificate import Certificate
 from llsvm.process import VERSION

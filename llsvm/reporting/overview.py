@@ -11,8 +11,17 @@ from llsvm.memory.sizes import format_size
 from llsvm.models.header import TEXT, WHY_HASHED
 from llsvm.models.markup import Markup, card, facts, figure, folded, join, section, tag
 from llsvm.models.model import Model
-from llsvm.models.strongest import CONTRIBUTION, WEIGHT, of_each_problem, ranked_by
-from llsvm.models.words import changed_settings, described, listed, proven, setting_text
+from llsvm.models.words import (
+    CONTRIBUTION,
+    WEIGHT,
+    changed_settings,
+    described,
+    listed,
+    of_each_problem,
+    proven,
+    ranked_by,
+    setting_text,
+)
 
 _FIRST = (
     "accuracy",

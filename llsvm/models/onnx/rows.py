@@ -17,11 +17,10 @@ from llsvm.errors import ModelError
 from llsvm.features.column import Column
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.text.options import TextOptions
-from llsvm.models.center import CENTER, intercept_of
 from llsvm.models.header import CROSSES
 from llsvm.models.model import Model
 from llsvm.models.onnx.graph import ML, Graph
-from llsvm.models.tables import means_of, table_of
+from llsvm.models.tables import CENTER, intercept_of, means_of, table_of
 
 if TYPE_CHECKING:
     from llsvm.features.text.vocabulary import Vocabulary
@@ -118,7 +117,7 @@ class _Rows:
     def add_numbers(
         self, X: str, width: int, fill: NDArray[np.float64] | None, center: NDArray[np.float64] | None
     ) -> None:
-        """X: (n, width) float64. fill: (width,) what replaces NaN, or None. center: see llsvm.models.center."""
+        """X: (n, width) float64. fill: (width,) what replaces NaN, or None. center: see llsvm.models.tables."""
         graph = self._graph
         if fill is not None:
             X = graph.node("Where", graph.node("IsNaN", X), graph.constant(fill), X)
