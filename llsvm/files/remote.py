@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import quote
 
 from llsvm.errors import DataError, UsageError
-from llsvm.process import leftovers
+from llsvm.process.signals import registered_cleanup
 
 _GS_RETRY_SECONDS = 60  # the library's own limit is 15 minutes, in which nothing is said
 _REASON_CHARACTERS = 240
@@ -227,7 +227,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     """
     with ExitStack() as stack:
         local = stack.enter_context(tempfile.NamedTemporaryFile(prefix="llsvm-"))
-        stack.enter_context(leftovers.expected(lambda: os.unlink(local.name)))
+        stack.enter_context(registered_cleanup(lambda: os.unlink(local.name)))
         yield cast(BinaryIO, local)
         local.flush()
         local.seek(0)

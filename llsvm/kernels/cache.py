@@ -25,7 +25,8 @@ from pathlib import Path
 
 import numba
 
-from llsvm.process import VERSION, leftovers
+from llsvm.process import VERSION
+from llsvm.process.signals import register_cleanup
 
 # Files of the package that kernels are in, or take anything compiled from.
 SOURCES = ("kernels/*.py", "solvers/*/*kernel*.py", "solvers/optim/rows.py", "solvers/optim/proximal.py")
@@ -52,7 +53,7 @@ def cache_folder() -> Path | None:
         folder = tempfile.mkdtemp(prefix="llsvm-kernels-")
         remove = partial(shutil.rmtree, folder, ignore_errors=True)
         atexit.register(remove)
-        leftovers.expect(remove)
+        register_cleanup(remove)
         return Path(folder)
     return None
 

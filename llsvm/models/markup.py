@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from llsvm.process.terminal import printable
+from llsvm.process import printable
 
 _EMPTY = ("meta", "rect", "line", "circle", "polyline")
 _SHOWN_DIGITS = 6

@@ -35,7 +35,7 @@ from llsvm.errors import DiskError, SpillError, UsageError
 from llsvm.files.file_objects import read_into
 from llsvm.files.writing import maker_is_dead, room_for, signed_name
 from llsvm.memory.sizes import format_size
-from llsvm.process import leftovers
+from llsvm.process.signals import cancel_cleanup, register_cleanup
 
 PREFIX = "llsvm-"
 LOCK_NAME = "lock"
@@ -241,12 +241,12 @@ class _Place:
     @classmethod
     def make(cls, parent: Path, name: str) -> _Place:
         above = os.open(parent, _FOLDER)
-        key = leftovers.expect(lambda: cls.open(above, name).remove())
+        key = register_cleanup(lambda: cls.open(above, name).remove())
         try:
             os.mkdir(name, 0o700, dir_fd=above)
             return cls(above, name, cls.open(above, name).folder, key)
         except BaseException:
-            leftovers.forget(key)
+            cancel_cleanup(key)
             os.close(above)
             raise
 
@@ -299,7 +299,7 @@ def _dispose(place: _Place, files: list[FileIO], owner_pid: int) -> None:
     place.remove()
     for lock in files[:1]:  # last: whoever gets the lock finds nothing to do
         lock.close()
-    leftovers.forget(place.key)
+    cancel_cleanup(place.key)
     os.close(place.folder)
     os.close(place.parent)
 

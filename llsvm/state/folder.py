@@ -33,7 +33,7 @@ from llsvm.files.writing import naming
 from llsvm.memory.sizes import format_size
 from llsvm.models.model import Model
 from llsvm.models.model_file import log_path
-from llsvm.process import leftovers
+from llsvm.process.signals import cancel_cleanup, register_cleanup
 from llsvm.solvers.state import AtWeights, DualPoint, RowValues, ShareSums, SolverState
 from llsvm.spill.workspace import RESERVE_BYTES, free_bytes
 from llsvm.state.container import (
@@ -70,7 +70,7 @@ class StateFolder:
         self.path = Path(os.path.abspath(path))
         self._make()
         self._lock = self._locked()
-        self._key = leftovers.expect(self._clear)
+        self._key = register_cleanup(self._clear)
         self._clear()
 
     def __enter__(self) -> StateFolder:
@@ -83,7 +83,7 @@ class StateFolder:
         """Remove what is not complete, and unlock the folder; again does nothing."""
         if not self._lock.closed:
             self._clear()
-            leftovers.forget(self._key)
+            cancel_cleanup(self._key)
             self._lock.close()
 
     def file(self, name: str) -> Path:
