@@ -94,8 +94,10 @@ def reported(
 def _subjects(
     models: Mapping[str, Model | str | os.PathLike[str]], rows: tuple[Any, Any, Any], given: Settings
 ) -> list[Subject]:
-    """models: by what they are called. rows: data, y and sample_weight. Raises BudgetError with the limit that
-    is enough for all of them, of which each is held beside those before it."""
+    """Return the subjects of the page. models: by what they are called. rows: data, y and sample_weight.
+
+    Raises BudgetError with the limit that is enough for all of them, of which each is held beside those before
+    it."""
     subjects: list[Subject] = []
     refused: list[BudgetError] = []
     held_bytes = 0
@@ -118,7 +120,7 @@ def _subject(
     given: Settings,
     held_bytes: int,
 ) -> Subject:
-    """held_bytes: of the models that are in memory too."""
+    """Return one subject. held_bytes: of the models that are in memory too."""
     data = rows[0]
     if not isinstance(model, Model):
         name = os.path.basename(os.fspath(model))

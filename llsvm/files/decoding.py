@@ -76,7 +76,7 @@ def _xz_dictionary(head: bytes) -> int:
 
 
 class ZstdFrames:
-    """Follows the frames of a zstd file as its bytes go by. largest: bytes that their decoder holds, so far."""
+    """Frames of a zstd file, as its bytes go by. largest: bytes that their decoder holds, so far."""
 
     def __init__(self) -> None:
         self.largest = 0
@@ -193,7 +193,7 @@ def _sizes(index: bytes) -> tuple[int, int] | None:
 
 
 class Xz(io.RawIOBase):
-    """The text of the xz file ``raw``, as ``lzma.LZMAFile`` gives it.
+    """Text of the xz file ``raw``, as ``lzma.LZMAFile`` gives it.
 
     But no block may have a larger dictionary than the first declared, and no file more text than ``text_bytes``,
     where its indexes tell.
@@ -274,7 +274,7 @@ def _likely_encoding(text: bytes) -> str:
 
 
 class Recoded(io.RawIOBase):
-    """The text of a stream of bytes, in UTF-8. Raises DataError for bytes that the encoding does not have."""
+    """Text of a stream of bytes, in UTF-8. Raises DataError for bytes that the encoding does not have."""
 
     def __init__(self, stream: Any, path: str, encoding: str, predicting: bool) -> None:
         """stream: has ``read``. path: for messages. encoding: of the stream. predicting: see ``as_utf8``."""

@@ -22,8 +22,10 @@ ABOUT_FILES = (_TWICE, _COPY, _OWN)  # words of the notes on which files are rea
 
 
 class Expanded(NamedTuple):
-    """files: that paths stand for. copies: files of folders that are left out, see ``remote.copies_among``. closed:
-    folders that are left out, see ``_is_rescued``."""
+    """Files that paths stand for.
+
+    files: their names. copies: files of folders that are left out, see ``remote.copies_among``. closed: folders
+    that are left out, see ``_is_rescued``."""
 
     files: list[str]
     copies: list[str]

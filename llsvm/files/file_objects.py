@@ -26,7 +26,7 @@ def read_into(file: int, out: memoryview, offset: int) -> int:
 
 
 class Waiting(io.FileIO):
-    """A file whose reads wait for data and whose writes wait for room, whether it is set to block or not."""
+    """File whose reads wait for data and whose writes wait for room, whether it is set to block or not."""
 
     def readinto(self, buffer: Any) -> int:
         return self._waited(lambda: super(Waiting, self).readinto(buffer), select.POLLIN)
@@ -47,7 +47,7 @@ class Waiting(io.FileIO):
 
 
 class Seekable(io.RawIOBase):
-    """A file that libraries read from, or write to, at any position; subclasses say how."""
+    """File that libraries read from, or write to, at any position; subclasses say how."""
 
     def __init__(self, size: int) -> None:
         """size: in bytes."""

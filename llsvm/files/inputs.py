@@ -46,7 +46,7 @@ _DISK_ERRORS = (errno.EIO, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT, errno.ERE
 
 
 class Input(io.RawIOBase):
-    """The decompressed bytes of one input, once, from the beginning. Close it.
+    """Decompressed bytes of one input, once, from the beginning. Close it.
 
     ``raw_bytes_read``: of the file itself, so compressed. A damaged or truncated compressed file, and a file
     that changes or cannot be read, is a DataError.
@@ -157,7 +157,7 @@ class Input(io.RawIOBase):
 
 
 class _Counting(io.RawIOBase):
-    """A file's own bytes, counted, and shown to ``reading``; sequential."""
+    """Bytes of the file itself, counted, and shown to ``reading``; sequential."""
 
     def __init__(self, path: str, reading: Reading | None) -> None:
         self.path = path

@@ -165,12 +165,13 @@ def expand(path: str) -> tuple[list[str], list[str]]:
 
 
 def without_options(path: str) -> str:
-    """``s3://bucket/key`` of ``s3://bucket/key?region=eu-west-1``; a ? of a pattern is not the start of options."""
+    """Return ``s3://bucket/key`` of ``s3://bucket/key?region=eu-west-1``; a ? of a pattern is not the start of
+    options."""
     return re.sub(r"\?\w+=[^/]*(/.*)?$", "", path) if is_remote(path) else path
 
 
 def _below_host(inner: str) -> str:
-    """``/key`` of ``bucket/key`` (object stores) and of ``/key`` (file systems)."""
+    """Return ``/key`` of ``bucket/key`` (object stores) and of ``/key`` (file systems)."""
     return inner if inner.startswith("/") else "/" + inner.partition("/")[2]
 
 

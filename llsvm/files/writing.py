@@ -183,7 +183,7 @@ def _require_own(target: Path) -> None:
 
 
 class _Output(Waiting):
-    """A file whose failures to write name ``path``: not every OSError in a block that writes is of this file."""
+    """File whose failures to write name ``path``: not every OSError in a block that writes is of this file."""
 
     path: str | os.PathLike[str]
 
@@ -193,7 +193,8 @@ class _Output(Waiting):
 
 
 def _opened(file: Path, path: str | os.PathLike[str], flags: int, folder: int | None = None) -> BinaryIO:
-    """``file`` open for writing, by its name in ``folder`` (a descriptor) if given; errors name ``path``."""
+    """Return ``file``, open for writing, by its name in ``folder`` (a descriptor) if given; errors name
+    ``path``."""
 
     def opener(name: str, _: int) -> int:
         if (number := _descriptor(name)) is not None:

@@ -104,7 +104,7 @@ def _coupled(wins: Scores, losses: Scores, k: int) -> Scores:
 
 
 def sigmoid(scores: Scores) -> Scores:
-    """1 / (1 + e^−score) of each."""
+    """Return 1 / (1 + e^−score) of each score."""
     small = np.exp(-np.abs(scores))
     return np.asarray(np.where(scores >= 0, 1.0, small) / (1.0 + small))
 
@@ -169,7 +169,7 @@ class Calibration:
         return np.divide(wins, sums, out=np.full_like(wins, 1 / n_classes), where=sums > 0)
 
     def _each(self, scores: Numbers) -> tuple[Numbers, Numbers]:
-        """Probabilities (n, k) that each problem's positive class is the one, and that it is not."""
+        """Return the probabilities (n, k) that each problem's positive class is the one, and that it is not."""
         if self.method == "platt":
             z = scores * np.array(self.slopes) + np.array(self.offsets)
             return sigmoid(z), sigmoid(-z)
@@ -180,7 +180,7 @@ class Calibration:
         return wins, 1.0 - wins
 
     def as_extra(self) -> dict[str, Any]:
-        """Fields of a model's ``extra``."""
+        """Return the fields of a model's ``extra``."""
         head = {name: getattr(self, name) for name in _PARTS}
         head |= {name: list(head[name]) for name in ("slopes", "offsets", "ends")}
         return {CALIBRATION: head} | ({} if self.knots is None else {KNOTS: self.knots})

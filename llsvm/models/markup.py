@@ -82,7 +82,7 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:
 
 
 def folded(summary: str, *content: Any) -> Markup:
-    """Shown where somebody asks for it."""
+    """Return content that is shown when the reader opens it."""
     return tag("details", tag("summary", summary), *content)
 
 

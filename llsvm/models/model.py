@@ -182,7 +182,7 @@ class Model(ModelRecord):
         return decisions.probabilities(scores, len(self.classes_), self.one_vs_one, joint)
 
     def class_ids(self, scores: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Positions in ``classes_``, (n,), that scores (n, k) stand for; a tie goes to the first class."""
+        """Return positions in ``classes_``, (n,), that scores (n, k) stand for; a tie goes to the first class."""
         return decisions.class_ids(scores, len(self.classes_), self.one_vs_one, self.threshold)
 
     def class_scores(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 
 @dataclass
 class ModelRecord:
-    """The fields of ``Model``, whose head says what each is."""
+    """Fields of ``Model``, whose head says what each is."""
 
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64]
@@ -61,7 +61,8 @@ class ModelRecord:
 
     @property
     def one_vs_one(self) -> bool:
-        """More than two classes vote in pairs i < j, in that order; a positive score is a vote for i."""
+        """Return whether more than two classes vote in pairs i < j, in that order; a positive score is a vote for
+        i."""
         return self.extra.get("multi_class") == "ovo" and len(self.classes_) > 2
 
     @property

@@ -74,8 +74,8 @@ def means_of(extra: Mapping[str, Any]) -> NDArray[np.float64] | None:
 
 
 def rows_for(extra: Mapping[str, Any], X: Any) -> Any:
-    """X with rows and columns: see ``as_rows``; documents (``as_frame``), where a model was trained on nothing
-    else. extra: of the model. Raises ModelError, DataError."""
+    """Return X with rows and columns: see ``as_rows``; documents (``as_frame``), where a model was trained on
+    nothing else. extra: of the model. Raises ModelError, DataError."""
     column = only_text(extra)
     if column is None or is_frame(X):
         return as_rows(X)
@@ -142,7 +142,7 @@ def names_of(model: ModelRecord, features: Sequence[int]) -> list[str]:
 
 
 def namer(model: ModelRecord) -> Callable[[Sequence[int]], list[str]]:
-    """``names_of``, to be asked often."""
+    """Return a function that gives what ``names_of`` does, to be asked often."""
     names, base = given_names(model), model.index_base
     if names is not None:
         return lambda features: [names[j] for j in features]

@@ -150,8 +150,8 @@ def of_each_problem(model: ModelRecord, count: int, max_problems: int | None = N
 
 
 def of_each_class(model: ModelRecord, count: int) -> list[dict[str, Any]]:
-    """``of_each_problem``; but of a model of text, whose features are never negative, for each class those that
-    speak for it, and of one of two classes those that speak against the other."""
+    """Return what ``of_each_problem`` does; but of a model of text, whose features are never negative, for each
+    class those that speak for it, and of one of two classes those that speak against the other."""
     names = model.problem_names
     if TEXT not in model.extra or model.label_kind != CLASSIFICATION or model.one_vs_one:
         return of_each_problem(model, count)

@@ -115,7 +115,7 @@ def _record_batch(layout: Layout, arrays: Arrays) -> pa.RecordBatch:
 
 
 class _Sink:
-    """The file that Arrow writes to: it keeps what it is given, arrays as they are, until the store takes it.
+    """File that Arrow writes to: it keeps what it is given, arrays as they are, until the store takes it.
 
     So no copy of a page is ever made, and errors of the disk do not pass through Arrow. What lies between two
     arrays comes in many pieces of some bytes, which become one.

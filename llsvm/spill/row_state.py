@@ -1,4 +1,4 @@
-"""RowState: numbers that a solver keeps for every row (its dual variables), in memory or on disk."""
+"""Row state: numbers that a solver keeps for every row (its dual variables), in memory or on disk."""
 
 from __future__ import annotations
 

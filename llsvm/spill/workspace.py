@@ -129,8 +129,9 @@ class Workspace:
         os.rename(name, new_name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
     def map_array(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """Zeros in a file, mapped: memory of the process only where they are looked at (llsvm.files.growing). File
-        and claim are gone with the array, which may outlive the workspace. Raises DiskError."""
+        """Return zeros in a file, mapped: memory of the process only where they are looked at
+        (llsvm.files.growing). File and claim are gone with the array, which may outlive the workspace. Raises
+        DiskError."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         self.claim(nbytes)
         with self.create("array") as file:
@@ -177,8 +178,8 @@ class Workspace:
             self.peak_bytes = max(self.peak_bytes, self.used_bytes)
 
     def hold_elsewhere(self, nbytes: int, more_bytes: int) -> None:
-        """Files of the run that are not in this folder take ``nbytes`` of the disk limit, and are to take
-        ``more_bytes`` more. Raises DiskError where the limit forbids these."""
+        """Count files of the run that are not in this folder: they take ``nbytes`` of the disk limit, and are to
+        take ``more_bytes`` more. Raises DiskError where the limit forbids these."""
         with self._mutex:
             self.elsewhere_bytes, limit = nbytes, self.disk_limit_bytes
             if limit is not None and self.used_bytes + nbytes + more_bytes > limit:
@@ -190,7 +191,7 @@ class Workspace:
             self.elsewhere_bytes += more_bytes
 
     def _refusal(self, nbytes: int) -> str:
-        """Why there is no room for ``nbytes`` more, or ""."""
+        """Return why there is no room for ``nbytes`` more, or ""."""
         limit, free = self.disk_limit_bytes, self.free_bytes()
         needed = (
             f"{self.folder} holds {format_size(self.used_bytes)} and {format_size(nbytes)} more are needed"

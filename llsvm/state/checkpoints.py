@@ -1,4 +1,4 @@
-"""Checkpoints of a run, for the next one to go on from (see record).
+"""Checkpoints of a run, for the next one to go on from (see runs).
 
 At the end of each pass, where the solver can say what its state is, that is written to a file of its own (a draft):
 it costs little, since nothing waits for the disk; where it would cost more than ``DRAFTS_SHARE`` of the time,
@@ -36,8 +36,8 @@ from llsvm.state.folder import (
     state_bytes,
     write_state,
 )
-from llsvm.state.record import Beginning, EarlierRuns, Record, beginning
 from llsvm.state.row_cache import RowCache
+from llsvm.state.runs import Beginning, EarlierRuns, Record, beginning
 from llsvm.stream.stream import Stream
 
 EVERY_SECONDS = 300.0

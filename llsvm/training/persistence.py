@@ -29,7 +29,7 @@ from llsvm.solvers.choose import Choice
 from llsvm.solvers.report import Report, in_passes
 from llsvm.solvers.state import data_of
 from llsvm.state.checkpoints import Checkpoints, now_in_words
-from llsvm.state.record import Beginning, Record, described
+from llsvm.state.runs import Beginning, Record, described
 from llsvm.stream.stream import Stream
 from llsvm.training.outcome import TrainingRun
 
