@@ -163,7 +163,7 @@ MISTAKES = (
     ),
     Mistake(
         "a state is used for other labels",
-        "llsvm/state/earlier_runs.py",
+        "llsvm/state/runs.py",
         'elif record.data["classes"] != data["classes"]:',
         'elif record.data["classes"] is None:',
         "test_warm test_beginnings",

@@ -34,7 +34,8 @@ from typing import Any
 
 import numba
 
-from llsvm.process import VERSION, leftovers
+from llsvm.process import VERSION
+from llsvm.process.signals import register_cleanup
 
 # Files of the package that kernels are in, or take anything compiled from.
 SOURCES = ("kernels/*.py", "solvers/*/*kernel*.py", "solvers/optim/rows.py")
@@ -77,7 +78,7 @@ def cache_folder() -> Path | None:
         folder = tempfile.mkdtemp(prefix="llsvm-kernels-")
         remove = partial(shutil.rmtree, folder, ignore_errors=True)
         atexit.register(remove)
-        leftovers.expect(remove)
+        register_cleanup(remove)
         return Path(folder)
     return None
 

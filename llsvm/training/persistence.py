@@ -28,8 +28,7 @@ from llsvm.solvers.auto import Choice
 from llsvm.solvers.base import Report, Solver, in_passes
 from llsvm.solvers.state import data_of
 from llsvm.state.checkpoints import Checkpoints, now_in_words
-from llsvm.state.earlier_runs import Beginning
-from llsvm.state.record import Record, described
+from llsvm.state.runs import Beginning, Record, described
 from llsvm.stream.stream import Stream
 from llsvm.training.outcome import TrainingRun
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from llsvm.errors import BudgetError
 from llsvm.features.plain_types import decoded
 from llsvm.features.text.options import TextOptions
-from llsvm.files.recoded import UTF_8, is_utf8
+from llsvm.files.decoding import UTF_8, is_utf8
 from llsvm.kernels import text as kernels
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.sizes import format_size
