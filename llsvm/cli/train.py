@@ -114,7 +114,7 @@ def train(
         raise UsageError(f"{unused} has no meaning here: pass --state with a folder, or leave it out")
     source = open_data(data, settings)
     if save_run is not None:
-        from llsvm.cli.save_run import save_run as save
+        from llsvm.cli.run_file import save_run as save
 
         check_output(save_run, [*data, model])
         save(context, save_run)
