@@ -13,9 +13,11 @@ from llsvm.scoring.room import taken
 from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import Settings
 from llsvm.verification.claim import (
+    Measured,
     dual_differences,
     gap_differences,
     gap_of,
+    measured,
     not_checked,
     other_data,
     other_training,
@@ -24,7 +26,6 @@ from llsvm.verification.claim import (
     unfit,
 )
 from llsvm.verification.dual import KeptDual
-from llsvm.verification.primal import Measured, measured
 from llsvm.verification.problems import Problems
 from llsvm.verification.reading import Rows
 from llsvm.verification.rows import rows_of, settings_of

@@ -14,8 +14,8 @@ from llsvm.block import ROW_BYTES
 from llsvm.settings.settings import Settings
 from llsvm.verification import dual as dual_module
 from llsvm.verification import machines, products, sums
+from llsvm.verification.claim import measured
 from llsvm.verification.dual import KeptDual
-from llsvm.verification.primal import measured
 from llsvm.verification.rows import rows_of, settings_of
 
 

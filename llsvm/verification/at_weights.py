@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.settings.objective import SOFTMAX
 from llsvm.settings.settings import Settings
-from llsvm.verification import losses
 from llsvm.verification.dual import FoundDual
 from llsvm.verification.machines import LinearMachine, LinearSums, Scored
-from llsvm.verification.problems import Problems
+from llsvm.verification.problems import Problems, conjugate_of
 from llsvm.verification.reading import Rows
 
 Array = NDArray[np.float64]
@@ -37,7 +36,7 @@ _FAR = 700.0  # between scores: beyond, exponentials of the difference are no fl
 def dual_at_weights(
     settings: Settings, problems: Problems, machine: LinearMachine, smoothing: Array
 ) -> FoundDual:
-    """Return the sums of the dual point at the weights. smoothing: see ``losses.Conjugate.at``, of each problem."""
+    """Return the sums of the dual point at the weights. smoothing: see ``Conjugate.at``, of each problem."""
     if settings.multiclass == SOFTMAX:
         return SoftmaxDual(settings, problems, machine)
     return MarginDual(settings, problems, machine, smoothing)
@@ -63,7 +62,7 @@ class MarginDual(FoundDual):
     ) -> None:
         super().__init__(problems.count)
         self._problems, self._smoothing, self._is_free = problems, smoothing, settings.intercept
-        self._conjugate, self._constant = losses.conjugate_of(settings), settings.constant
+        self._conjugate, self._constant = conjugate_of(settings), settings.constant
         p = problems.count
         self._w, self._sides = LinearSums(machine, 2 * p), _Sides(p)
         self._sum_off = np.zeros(p)  # by which rounding may have changed Σ α of both sides
