@@ -22,12 +22,10 @@ from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.models.tables import only_text
 from llsvm.scoring.explain import DEFAULT_TOP, explained, require_linear
-from llsvm.scoring.held import held_rows
 from llsvm.scoring.measure import measure
-from llsvm.scoring.opening import open_for
-from llsvm.scoring.prediction_tables import Shown, require_table_name, write_table
+from llsvm.scoring.predictions import Shown, predicted, require_table_name, write_table
 from llsvm.scoring.room import taken
-from llsvm.scoring.scores import predicted
+from llsvm.scoring.sources import held_rows, open_for
 from llsvm.settings.objective import UNLABELLED
 from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import Settings

@@ -23,8 +23,7 @@ from llsvm.memory.process import default_threads
 from llsvm.models import model_file
 from llsvm.models.model import Model
 from llsvm.objective.problems import Fold
-from llsvm.scoring.held import held_rows
-from llsvm.scoring.opening import open_for
+from llsvm.scoring.sources import held_rows, open_for
 from llsvm.settings.objective import KINDS, ONE_CLASS
 from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import OPTIONS, Settings
@@ -35,10 +34,8 @@ from llsvm.training.progress_display import listener, report_display
 from llsvm.training.training import Training
 from llsvm.tuning.folds import Splits, by_group, by_splits, by_time
 from llsvm.tuning.grid import DEFAULT_COSTS, costs_of, objectives_of, solver_of
-from llsvm.tuning.run import Tuning
-from llsvm.tuning.scores import called_score, score_of
-from llsvm.tuning.search import Question
-from llsvm.tuning.table import RULES
+from llsvm.tuning.scores import RULES, called_score, score_of
+from llsvm.tuning.search import Question, Tuning
 
 __all__ = ["Tuned", "tune"]
 

@@ -35,9 +35,8 @@ from llsvm.training.training import Training
 from llsvm.tune import asked
 from llsvm.tuning import candidates
 from llsvm.tuning.folds import holdout, needs_of_folds, stratified
-from llsvm.tuning.run import Tuning
-from llsvm.tuning.scores import SCORES
-from llsvm.tuning.table import Row, chosen
+from llsvm.tuning.scores import SCORES, Row, chosen
+from llsvm.tuning.search import Tuning
 from tools.bench import measure
 from tools.bench.generate import generate
 

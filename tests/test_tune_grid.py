@@ -21,9 +21,8 @@ from llsvm.settings.settings import Settings
 from llsvm.training.training import Training
 from llsvm.tune import asked
 from llsvm.tuning.grid import objectives_of
-from llsvm.tuning.run import Tuning
-from llsvm.tuning.scores import SCORES
-from llsvm.tuning.table import Row, chosen
+from llsvm.tuning.scores import SCORES, Row, chosen
+from llsvm.tuning.search import Tuning
 
 QUICK = {"threads": 1, "memory_limit": "2GB"}
 

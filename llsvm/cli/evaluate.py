@@ -137,7 +137,7 @@ def _print_classes(answer: Mapping[str, Any]) -> None:
     if "log_loss" in answer:
         echo(f"log loss {answer['log_loss']:.6g}, Brier score {answer['brier_score']:.6g}")
     if "threshold" in answer:
-        from llsvm.calibration.threshold import describe
+        from llsvm.calibration.calibrators import describe
 
         echo(f"{answer['classes'][1]['label']} where the score is above {describe(answer['threshold'])}")
     names = ("label", "precision", "recall", "f1", "support", "predicted")

@@ -71,7 +71,7 @@ def path(
     from llsvm.path import plot as draw
     from llsvm.scoring import FIGURES
     from llsvm.scoring.measure import measure
-    from llsvm.scoring.opening import open_for
+    from llsvm.scoring.sources import open_for
     from llsvm.settings.settings import said_of_defaults
     from llsvm.solvers.report import in_passes
     from llsvm.train import check_test

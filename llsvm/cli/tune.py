@@ -161,7 +161,7 @@ def tune(
     from llsvm.kernels.start import start_quickly
     from llsvm.training.training import Training
     from llsvm.tune import asked, naming_columns, tuning_settings
-    from llsvm.tuning.run import Tuning
+    from llsvm.tuning.search import Tuning
 
     objectives = tuning_settings(objectives_of_lists(options, context), group, time)
     settings = objectives[0]
@@ -203,7 +203,7 @@ def tune(
 
 def _show(answer: dict[str, Any], model: str, settings: Any, quiet: bool) -> None:
     """Print the table, and what the model is."""
-    from llsvm.calibration.threshold import describe
+    from llsvm.calibration.calibrators import describe
     from llsvm.cli.train import outcome
     from llsvm.tuning.grid import said_of, told_apart
 

@@ -15,8 +15,8 @@ from llsvm.solvers.report import Report
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import class_weights
 from llsvm.training.training import Training
-from llsvm.tuning.starts import CandidateStarts, Start
-from llsvm.tuning.table import Board, Key
+from llsvm.tuning.batches import CandidateStarts, Start
+from llsvm.tuning.scores import Board, Key
 
 Show = Callable[[Report], None]
 WEIGHTS = "weights of candidates"  # line of the budget

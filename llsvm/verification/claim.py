@@ -1,5 +1,4 @@
-"""A model's claim, its certificate, beside the objectives of its weights worked out again over all rows: what holds,
-and what differs."""
+"""A model's claim, its certificate, beside what has been worked out again over all rows: what holds and differs."""
 
 from __future__ import annotations
 
