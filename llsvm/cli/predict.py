@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 import typer
 
 from llsvm.cli.options import Quiet, check_output, names_in, settings_of, takes
+from llsvm.cli.output import echo_notes
 from llsvm.errors import UsageError
 from llsvm.process.terminal import printable
 from llsvm.settings.objective import UNLABELLED
@@ -112,7 +113,6 @@ def predict(
     **options: Any,
 ) -> None:
     """Predict the label, or the number, of every row of DATA."""
-    from llsvm.cli.display import say_notes
     from llsvm.features.table_options import KeptColumns
     from llsvm.scoring.predictions import is_table_name, require_lines_name
 
@@ -142,7 +142,7 @@ def predict(
         more: Columns = "scores" if scores else "probabilities" if probabilities else "none"
         with _writing(output) as out:
             predict_file(loaded, source, out, more=more, memory_limit=settings.memory_limit)
-    say_notes(source, quiet)
+    echo_notes(source, quiet)
 
 
 def _explain(
