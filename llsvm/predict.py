@@ -264,13 +264,16 @@ class Fitted(Protocol):
 
 
 def take_model(
-    model: Model | Fitted | str | os.PathLike[str], given: Settings, with_log: bool = False, beside: int = 0
+    model: Model | Fitted | str | os.PathLike[str],
+    given: Settings,
+    with_log: bool = False,
+    other_bytes: int = 0,
 ) -> Model:
     """Return the model, whose size is held against the limit before it is loaded, see ``taken``. with_log: see
     ``Model.load``."""
     if isinstance(model, Fitted):
         model = model.model_
-    return model if isinstance(model, Model) else taken(model, given.memory_limit, with_log, beside)
+    return model if isinstance(model, Model) else taken(model, given.memory_limit, with_log, other_bytes)
 
 
 def _opened(

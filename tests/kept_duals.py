@@ -35,7 +35,7 @@ def found_in(model, features, labels, weight, state, **given):
     """What is measured of the model and the dual point that the state has."""
     settings = settings_of(model, Settings(threads=1, **given))
     with KeptDual(state) as kept, rows_of(model, settings, features, labels, weight, kept) as stream:
-        return measured(model, settings, stream, kept=kept)
+        return measured(model, settings, stream, saved_dual=kept)
 
 
 BOUNDS = {  # loss -> lower and upper bound of a, ridge

@@ -124,9 +124,9 @@ def _keep_the_better(
             return int(before["exit_code"])
         old = _figure(before["answer"], metric)
     better_by = 0.0 if old is None else new - old if LARGER_IS_BETTER[metric] else old - new
-    kept = "new" if better_by >= -comparison.worse_by else "old"
-    echo(json.dumps({"comparison": metric, "new": new, "old": old, "kept": kept}))
-    if kept == "old":
+    better = "new" if better_by >= -comparison.worse_by else "old"
+    echo(json.dumps({"comparison": metric, "new": new, "old": old, "kept": better}))
+    if better == "old":
         echo(
             f"llsvm: the new model evaluates worse: {metric} {new:.6g}, where the old one has {old:.6g}, and "
             f"{comparison.worse_by:g} is allowed; the old one stays, and the new one is {candidate}",

@@ -164,7 +164,7 @@ def tune(
     """Choose C, and the loss, penalty and class weights, on held-out rows, and train."""
     from llsvm.kernels.start import start_quickly
     from llsvm.training.training import Training
-    from llsvm.tune import asked, naming_columns, tuning_settings
+    from llsvm.tune import open_question, tuning_settings
     from llsvm.tuning.search import Tuning
 
     objectives = tuning_settings(objectives_of_lists(options, context), group, time)
@@ -175,11 +175,10 @@ def tune(
 
         check_picture(plot)
         check_output(plot, [model, *data])
-    with naming_columns(group, time):
-        source = open_data(data, settings)
-    again = partial(open_data, data)
-    learn = probabilities, threshold, group, time, race
-    question = asked(objectives, costs, folds, validation, holdout, score, rule, source, again, *learn)
+    asks: dict[str, Any] = {"C": costs, "folds": folds, "validation": validation, "holdout": holdout}
+    asks |= {"score": score, "rule": rule, "probabilities": probabilities, "threshold": threshold}
+    asks |= {"group": group, "time": time, "race": race}
+    source, question = open_question(objectives, partial(open_data, data), **asks)
     start_quickly()
     with Training(source, settings, output=model, tunes=True) as training:
         echo_note(training.defaults, quiet)
@@ -309,20 +308,17 @@ def path(
     """Train sparse models along a sequence of λ₁, each begun at the one before."""
     import numpy as np
 
-    from llsvm.memory.process import default_threads
     from llsvm.path import path as train_path
     from llsvm.path import plot as draw
+    from llsvm.path import require_lambda1
     from llsvm.scoring import FIGURES
     from llsvm.scoring.measure import measure
-    from llsvm.scoring.sources import open_for
+    from llsvm.scoring.sources import open_validation
     from llsvm.settings.settings import said_of_defaults
     from llsvm.solvers.report import in_passes
     from llsvm.train import check_test
 
-    if options["penalty"] == "l2":
-        raise UsageError("a path over λ₁ needs --penalty l1 or elasticnet")
-    if options["penalty"] == "elasticnet" and options["lambda2"] is None:
-        raise UsageError("a path with --penalty elasticnet needs --lambda2")
+    require_lambda1(options["penalty"], options["lambda2"])
     settings = settings_of(options, context, solver="smsvm", lambda1=1.0)
     if points < 1:
         raise UsageError(f"--points must be at least 1, not {points}")
@@ -341,13 +337,7 @@ def path(
     for point in train_path(training_data, settings, np.array(lambda1) if lambda1 else points, plot):
         if validation is not None:
             # as the model reads its data: the same columns, categories and numbering
-            source = open_for(
-                point.model,
-                validation,
-                True,
-                format=settings.format,
-                threads=settings.threads or default_threads(),
-            )
+            source = open_validation(point.model, validation, settings)
             answer = measure(point.model, source, memory_limit=settings.memory_limit)
             point = replace(point, figures={name: answer[name] for name in FIGURES if name in answer})
         rows.append(point)

@@ -206,8 +206,8 @@ class Groups:
             answers.append({"group": name, **figures})
         return answers
 
-    def _only(self, kept: pa.RecordBatch) -> str:
-        names = kept.schema.names
+    def _only(self, columns: pa.RecordBatch) -> str:
+        names = columns.schema.names
         if len(names) > 1:
             raise UsageError(
                 f"--by {self._asked}: rows are grouped by one column, and {len(names)} are meant: {listed(names)}; "

@@ -64,6 +64,7 @@ from llsvm.features.table_options import (
     usual_label,
     with_objects,
 )
+from llsvm.memory.process import default_threads
 from llsvm.models.model import Model, n_rows_of
 from llsvm.models.tables import (
     drops_unlabelled,
@@ -77,6 +78,7 @@ from llsvm.models.tables import (
 from llsvm.objective.rounding import keep_double
 from llsvm.scoring.predictions import column_base
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
+from llsvm.settings.settings import Settings
 
 _FEWEST_ROWS = 20  # from which the index base of a file is doubted
 
@@ -215,6 +217,13 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
     if info.encoder is None and not info.is_dense and None in (names, given_names(model)):
         return NumberedColumns(source, model, doubted and info.format == DEFAULT_FORMAT)
     return source
+
+
+def open_validation(model: Model, data: Any, settings: Settings) -> BlockSource:
+    """Return labelled files to judge a model on while others are trained, in the format of the training data.
+    settings: of the training."""
+    threads = settings.threads or default_threads()
+    return open_for(model, data, True, format=settings.format, threads=threads)
 
 
 def _numbers_table(model: Model) -> dict[str, Any]:

@@ -390,7 +390,7 @@ class Board:
         return min(keys, key=self.worth)
 
 
-def chosen(rows: Sequence[Row], score: Score, rule: str) -> Row:
+def choose_row(rows: Sequence[Row], score: Score, rule: str) -> Row:
     """Return the row to take; rows: by objective, within each by C, ascending. rule: "best": the best mean, of
     equals the first; "1se": of the same objective, the smallest C whose mean is at most a standard error of the
     best one's worse than that (Breiman et al. 1984, section 3.4.3). Raises DataError where there is no score."""

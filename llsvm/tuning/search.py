@@ -36,7 +36,7 @@ from llsvm.tuning.candidates import BatchedCandidates, SequentialCandidates, wei
 from llsvm.tuning.folds import holdout, needs_of_folds, stratified
 from llsvm.tuning.grid import described, solver_of
 from llsvm.tuning.held_out import Tally, count_rows, score_file, score_folds
-from llsvm.tuning.scores import Board, Key, Row, Score, chosen
+from llsvm.tuning.scores import Board, Key, Row, Score, choose_row
 from llsvm.tuning.trained import (
     WEIGHTS,
     CandidateWeights,
@@ -52,11 +52,11 @@ from llsvm.tuning.trained import (
 class Question:
     """A question to a search: its candidates, and the rows that they are scored on.
 
-    objectives: settings that have all but C. costs: C's, ascending. rule: see ``llsvm.tuning.scores.chosen``. race:
-    drop candidates that can no longer be the best. folds: how many, 0 for none; holdout: or the share of rows that
-    is held out; validation: or opens the data to score on, for a Model. again: opens the training data anew, None
-    where they can be read once only. learning: to be learned from held-out rows' scores. by_column: finds so many
-    folds by a column.
+    objectives: settings that have all but C. costs: C's, ascending. rule: see ``llsvm.tuning.scores.choose_row``.
+    race: drop candidates that can no longer be the best. folds: how many, 0 for none; holdout: or the share of rows
+    that is held out; validation: or opens the data to score on, for a Model. again: opens the training data anew,
+    None where they can be read once only. learning: to be learned from held-out rows' scores. by_column: finds so
+    many folds by a column.
     """
 
     objectives: tuple[Settings, ...]
@@ -95,8 +95,8 @@ class SearchResult:
         return self.other_passes + sum(part.passes for part in self.parts)
 
     @property
-    def at_once(self) -> int:
-        return max(part.at_once for part in self.parts)
+    def concurrent(self) -> int:
+        return max(part.concurrent for part in self.parts)
 
 
 class Search:
@@ -251,7 +251,7 @@ class Search:
         dataset, n_rows = stream.dataset, self._validation_rows or stream.dataset.n_rows
         with HeldScores(stream, n_rows, len(weights.get(key, 0)), LINE, reserve_work=True) as held:
             if self._validation is None:
-                folds, size = cast(list[Fold], self._work.folds), self.result.at_once
+                folds, size = cast(list[Fold], self._work.folds), self.result.concurrent
                 for start in range(0, len(folds), size):
                     batch = range(start, min(start + size, len(folds)))
                     coef = np.stack([weights.get(key, fold) for fold in batch])[None]
@@ -276,7 +276,7 @@ class Tuning:
         self._training, self._question = training, question
         self._search_result = SearchResult()
         self._learned = Learned()
-        self._chosen_row: Row | None = None
+        self._best: Row | None = None
 
     def run(self, show: Show = lambda report: None) -> None:
         """Search, and train the model. show: called with each pass. Raises LLSVMError's subclasses."""
@@ -285,7 +285,7 @@ class Tuning:
             try:
                 search = Search(training, question, show)
                 self._search_result = search.run()
-                best = self._chosen_row = chosen(self._search_result.rows, question.score, question.rule)
+                best = self._best = choose_row(self._search_result.rows, question.score, question.rule)
                 self._learned = search.learn(best.key)
                 break
             except Float64Restart:
@@ -325,9 +325,9 @@ class Tuning:
         return save_snapshot(None if model is None else self._learned.give(model), path)
 
     @property
-    def chosen(self) -> Row:
-        assert self._chosen_row is not None, "run() comes first"
-        return self._chosen_row
+    def best(self) -> Row:
+        assert self._best is not None, "run() comes first"
+        return self._best
 
     @property
     def rows(self) -> list[Row]:
@@ -350,15 +350,15 @@ class Tuning:
         result, learned = self._search_result, self._learned
         objectives = [described(each) for each in self._question.objectives]
         return {
-            "best_C": self.chosen.C,
-            "best_score": self.chosen.mean,
-            "best": {"C": self.chosen.C, **objectives[self.chosen.objective]},
+            "best_C": self.best.C,
+            "best_score": self.best.mean,
+            "best": {"C": self.best.C, **objectives[self.best.objective]},
             "score": self._question.score.name,
             "rule": self._question.rule,
             "race": self._question.race,
             "table": [{**objectives[row.objective], **row.as_dict()} for row in result.rows],
             "candidates": sum(len(row.scores) for row in result.rows),
-            "at_once": result.at_once,
+            "at_once": result.concurrent,
             "batches": sum(part.batches for part in result.parts),
             "search_passes": result.passes,
             "trained_alone": sum(part.alone for part in result.parts),
@@ -367,7 +367,7 @@ class Tuning:
                     **{name: objectives[part.objectives[0]][name] for name in ("loss", "penalty")},
                     "solver": part.solver,
                     "candidates": sum(len(r.scores) for r in result.rows if r.objective in part.objectives),
-                    "at_once": part.at_once,
+                    "at_once": part.concurrent,
                     "batches": part.batches,
                     "passes": part.passes,
                 }

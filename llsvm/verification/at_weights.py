@@ -68,7 +68,7 @@ class MarginDual(FoundDual):
         self._sum_off = np.zeros(p)  # by which rounding may have changed Σ α of both sides
 
     def add(self, block: Block, scored: Scored) -> None:
-        problems, conjugate, found = self._problems, self._conjugate, self._sides
+        problems, conjugate, sums = self._problems, self._conjugate, self._sides
         scores = scored.values
         signs, cost = problems.signs[:, block.class_ids].T, problems.full_cost(block)
         target = block.y[:, None] if block.has_targets else np.ones((1, 1))
@@ -88,16 +88,16 @@ class MarginDual(FoundDual):
         self._sum_off += (cost * moved).sum(axis=0)
         for number, sign in enumerate((signs, -signs)):
             max_gradient = np.maximum(*(e * sign for e in ends))
-            found.alpha_rise[number] += (
+            sums.alpha_rise[number] += (
                 cost * (np.maximum(max_gradient, 0.0) - np.maximum(a * sign, 0.0))
             ).sum(axis=0)
         for number, side in enumerate((above, ~above)):
             side_cost = np.where(side, cost, 0.0)
-            found.alpha[number] += np.where(side, alpha, 0.0).sum(axis=0)
-            found.linear[number] += (side_cost * linear).sum(axis=0)
-            found.squares[number] += (side_cost * squares).sum(axis=0)
-            found.off[number] += (side_cost * off).sum(axis=0)
-            found.linear_rise[number] += (side_cost * np.where(signs != 0, highest - linear, 0.0)).sum(axis=0)
+            sums.alpha[number] += np.where(side, alpha, 0.0).sum(axis=0)
+            sums.linear[number] += (side_cost * linear).sum(axis=0)
+            sums.squares[number] += (side_cost * squares).sum(axis=0)
+            sums.off[number] += (side_cost * off).sum(axis=0)
+            sums.linear_rise[number] += (side_cost * np.where(signs != 0, highest - linear, 0.0)).sum(axis=0)
 
     def finish(self, rows: Rows) -> None:
         p, sums = self._problems.count, self._sides

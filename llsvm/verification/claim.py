@@ -49,19 +49,19 @@ def measured(
     settings: Settings,
     rows: Rows,
     mapped_dtype: type[np.floating] = np.float32,
-    kept: KeptDual | None = None,
+    saved_dual: KeptDual | None = None,
 ) -> Measured:
     """Measure in one pass over the ``rows``, which have been read, and are of the classes and columns of the model.
-    mapped_dtype: see ``machine_of``. kept: a dual point of these rows, or None."""
+    mapped_dtype: see ``machine_of``. saved_dual: a dual point of these rows, or None."""
     dataset = rows.dataset
     problems = Problems.of(settings, dataset)
     machine = machine_of(model, settings, dataset, rows.scaling, mapped_dtype)
     width = max(machine.width, problems.width)
     dual: FoundDual | None = None
-    if kept is not None and kept.has_rows:
-        dual = dual_sums(settings, problems, machine, kept, dataset.n_rows)
-    elif kept is not None and kept.smoothing is not None and isinstance(machine, LinearMachine):
-        dual = dual_at_weights(settings, problems, machine, kept.smoothing)
+    if saved_dual is not None and saved_dual.has_rows:
+        dual = dual_sums(settings, problems, machine, saved_dual, dataset.n_rows)
+    elif saved_dual is not None and saved_dual.smoothing is not None and isinstance(machine, LinearMachine):
+        dual = dual_at_weights(settings, problems, machine, saved_dual.smoothing)
     losses, rounding, weight = np.zeros(problems.count), np.zeros(problems.count), 0.0
     for block in rows.all():
         for piece in pieces(block, width):
