@@ -78,10 +78,7 @@ def path(
     reached by then.
     Raises UsageError, DataError, BudgetError.
     """
-    if settings.penalty == "l2":
-        raise UsageError("a path over λ₁ needs --penalty l1 or elasticnet")
-    if settings.penalty == "elasticnet" and settings.lambda2 is None:
-        raise UsageError("a path with --penalty elasticnet needs --lambda2")
+    require_lambda1(settings.penalty, settings.lambda2)
     if settings.prune is not None:
         raise UsageError("--prune is for one training: the weights of a path are zero where λ₁ has them so")
     settings = replace(settings, solver="smsvm", lambda1=1.0)  # any λ₁ will do until the data are known
@@ -105,6 +102,14 @@ def path(
             yield PathPoint(float(lambda1), training.model, solver.passes - before)
             if training.progress.out_of_time:
                 return
+
+
+def require_lambda1(penalty: str, lambda2: float | None) -> None:
+    """Raise UsageError for a penalty without a λ₁ to vary, or one whose λ₂ is missing."""
+    if penalty == "l2":
+        raise UsageError("a path over λ₁ needs --penalty l1 or elasticnet")
+    if penalty == "elasticnet" and lambda2 is None:
+        raise UsageError("a path with --penalty elasticnet needs --lambda2")
 
 
 def _start_solver(training: Training, settings: Settings) -> SmSVM:

@@ -22,12 +22,10 @@ from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.models.tables import only_text
 from llsvm.scoring.explain import DEFAULT_TOP, explained, require_linear
-from llsvm.scoring.held import held_rows
 from llsvm.scoring.measure import measure
-from llsvm.scoring.opening import open_for
-from llsvm.scoring.prediction_tables import Shown, require_table_name, write_table
+from llsvm.scoring.predictions import Shown, predicted, require_table_name, write_table
 from llsvm.scoring.room import taken
-from llsvm.scoring.scores import predicted
+from llsvm.scoring.sources import held_rows, open_for
 from llsvm.settings.objective import UNLABELLED
 from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import Settings
@@ -266,13 +264,16 @@ class Fitted(Protocol):
 
 
 def take_model(
-    model: Model | Fitted | str | os.PathLike[str], given: Settings, with_log: bool = False, beside: int = 0
+    model: Model | Fitted | str | os.PathLike[str],
+    given: Settings,
+    with_log: bool = False,
+    other_bytes: int = 0,
 ) -> Model:
     """Return the model, whose size is held against the limit before it is loaded, see ``taken``. with_log: see
     ``Model.load``."""
     if isinstance(model, Fitted):
         model = model.model_
-    return model if isinstance(model, Model) else taken(model, given.memory_limit, with_log, beside)
+    return model if isinstance(model, Model) else taken(model, given.memory_limit, with_log, other_bytes)
 
 
 def _opened(

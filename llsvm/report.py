@@ -129,7 +129,7 @@ def _subject(
             require_room(model, given.memory_limit, held_bytes)
             model = Model.load(model)
         return Subject(name, model)
-    taken = take_model(model, given, with_log=True, beside=held_bytes)
+    taken = take_model(model, given, with_log=True, other_bytes=held_bytes)
     return Subject(name, taken, _name_of(data), _evaluation(taken, rows, given))
 
 

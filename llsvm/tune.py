@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -23,8 +22,7 @@ from llsvm.memory.process import default_threads
 from llsvm.models import model_file
 from llsvm.models.model import Model
 from llsvm.objective.problems import Fold
-from llsvm.scoring.held import held_rows
-from llsvm.scoring.opening import open_for
+from llsvm.scoring.sources import held_rows, open_validation
 from llsvm.settings.objective import KINDS, ONE_CLASS
 from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import OPTIONS, Settings
@@ -35,10 +33,8 @@ from llsvm.training.progress_display import listener, report_display
 from llsvm.training.training import Training
 from llsvm.tuning.folds import Splits, by_group, by_splits, by_time
 from llsvm.tuning.grid import DEFAULT_COSTS, costs_of, objectives_of, solver_of
-from llsvm.tuning.run import Tuning
-from llsvm.tuning.scores import called_score, score_of
-from llsvm.tuning.search import Question
-from llsvm.tuning.table import RULES
+from llsvm.tuning.scores import RULES, called_score, score_of
+from llsvm.tuning.search import Question, Tuning
 
 __all__ = ["Tuned", "tune"]
 
@@ -211,9 +207,7 @@ def tune_with(
     def opened(settings: Settings) -> BlockSource:
         return open_with_settings(settings, data, y, sample_weight, threads_used)
 
-    with naming_columns(asks.get("group"), asks.get("time")):
-        source = opened(settings)
-    question = asked(objectives, source=source, again=opened, **asks)
+    source, question = open_question(objectives, opened, **asks)
     with Training(source, settings, output, tunes=True) as training:
         tuning = Tuning(training, question)
         with report_display(training.progress, settings, verbose) as show:
@@ -227,20 +221,24 @@ def tune_with(
         warn_not_converged(model, in_python(advice, names), warn_at + 1)
     if output is not None:
         model.save(output)
-    best = tuning.chosen
+    best = tuning.best
     return Tuned(model, best.C, details["best"], best.mean, question.score.name, details["table"], details)
 
 
-@contextmanager
-def naming_columns(group: str | None, time: str | None) -> Iterator[None]:
-    """Within, a column of --group or --time that the data do not have is refused as such. Raises DataError."""
+def open_question(
+    objectives: Sequence[Settings], opened: Callable[[Settings], BlockSource], **asks: Any
+) -> tuple[BlockSource, Question]:
+    """Open the data, and return them with the checked options of a tuning run. opened: opens them with settings.
+    asks: as ``asked`` takes it. Raises UsageError, and DataError for a column of --group or --time that the data
+    do not have."""
     try:
-        yield
+        source = opened(objectives[0])
     except MissingColumnError as error:
-        option = {time: "time", group: "group"}.get(error.column)
+        option = {asks.get("time"): "time", asks.get("group"): "group"}.get(error.column)
         if error.option != "exclude" or option is None:
             raise
         raise error.with_option(option) from error
+    return source, asked(objectives, source=source, again=opened, **asks)
 
 
 def tuning_settings(
@@ -370,8 +368,7 @@ def _validation(settings: Settings, data: Any, model: Model) -> BlockSource:
                 "validation must be files, (X, y), or a data frame that has its labels in a column"
             )
         return held_rows(model, X, y, settings.label, need_label=True)
-    threads = settings.threads or default_threads()
-    return open_for(model, data, True, format=settings.format, threads=threads)
+    return open_validation(model, data, settings)
 
 
 make_callable(__name__, tune)

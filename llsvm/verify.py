@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,9 +14,11 @@ from llsvm.scoring.room import taken
 from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import Settings
 from llsvm.verification.claim import (
+    Measured,
     dual_differences,
     gap_differences,
     gap_of,
+    measured,
     not_checked,
     other_data,
     other_training,
@@ -24,7 +27,6 @@ from llsvm.verification.claim import (
     unfit,
 )
 from llsvm.verification.dual import KeptDual
-from llsvm.verification.primal import Measured, measured
 from llsvm.verification.problems import Problems
 from llsvm.verification.reading import Rows
 from llsvm.verification.rows import rows_of, settings_of
@@ -75,25 +77,13 @@ def verified(
     state: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Return the answer of ``verify``. given: see ``settings_of``."""
-    if state is None:
-        return _verified(model, data, y, sample_weight, given, None)
-    with KeptDual(Path(state)) as saved_dual:
-        return _verified(model, data, y, sample_weight, given, saved_dual)
-
-
-def _verified(
-    model: Model | str | os.PathLike[str],
-    data: Any,
-    y: Any,
-    sample_weight: Any,
-    given: Settings,
-    saved_dual: KeptDual | None,
-) -> dict[str, Any]:
-    if not isinstance(model, Model):
-        model = taken(model, given.memory_limit)
-    settings, certificate = settings_of(model, given), model.certificate
-    assert certificate is not None
-    with rows_of(model, settings, data, y, sample_weight, kept=saved_dual) as rows:
+    with ExitStack() as stack:
+        saved_dual = None if state is None else stack.enter_context(KeptDual(Path(state)))
+        if not isinstance(model, Model):
+            model = taken(model, given.memory_limit)
+        settings, certificate = settings_of(model, given), model.certificate
+        assert certificate is not None
+        rows = stack.enter_context(rows_of(model, settings, data, y, sample_weight, saved_dual))
         dataset = rows.dataset
         differences = other_data(model, dataset, rows.source.info().fingerprints)
         figures: Measured | None = None

@@ -18,9 +18,8 @@ from test_tune import fold_numbers
 from typer.testing import CliRunner
 
 import llsvm
-from llsvm.calibration.held_scores import HeldScores
-from llsvm.calibration.probabilities import isotonic, platt, temperature
-from llsvm.calibration.threshold import choose, rule_of
+from llsvm.calibration.calibrators import choose, isotonic, platt, rule_of, temperature
+from llsvm.calibration.learning import HeldScores
 from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import BudgetError, DataError, LLSVMWarning, ModelError, UsageError, options_as_typed
@@ -30,7 +29,7 @@ from llsvm.models.liblinear import read_liblinear, write_liblinear
 from llsvm.settings.settings import Settings
 from llsvm.training.training import Training
 from llsvm.tune import asked
-from llsvm.tuning.run import Tuning
+from llsvm.tuning.search import Tuning
 
 TWO = np.array([[-1.0, 1.0]])
 PLENTY = {"threads": 1, "memory_limit": "2GB"}

@@ -24,8 +24,8 @@ import llsvm
 from llsvm import errors
 from llsvm.cli import app
 from llsvm.cli.demo import write_data
-from llsvm.cli.display import _go_dark, showing
 from llsvm.cli.options import parse_class_weight
+from llsvm.cli.output import _go_dark, display
 from llsvm.errors import BudgetError, SpillError, UsageError
 from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
@@ -600,7 +600,7 @@ def test_the_demo_runs_and_removes_its_files(tmp_path, monkeypatch):
 
 def test_a_log_has_one_line_for_the_epochs_between_two_passes(capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: False)
-    with showing(Progress(), Settings()) as show:
+    with display(Progress(), Settings()) as show:
         for resumable in (False, False, True):
             show(Report("epoch", 3, survivors=1234, resumable=resumable))
     assert capsys.readouterr().err.count("epoch 3") == 1

@@ -18,8 +18,8 @@ from llsvm.data import open_source
 from llsvm.errors import DataError
 from llsvm.features.labels import LabelEncoder
 from llsvm.scoring.measure import measure
-from llsvm.scoring.opening import open_for
-from llsvm.scoring.scores import predict_file
+from llsvm.scoring.predictions import predict_file
+from llsvm.scoring.sources import open_for
 
 LIMIT = "2GB"
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import llsvm
 from llsvm.cli import app
-from llsvm.cli.inspect_model import describe_model
+from llsvm.cli.inspect import describe_model
 from llsvm.data import open_source
 from llsvm.errors import DataError
 from llsvm.files import fingerprint

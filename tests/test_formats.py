@@ -228,7 +228,7 @@ def test_partitions_that_are_categories_keep_their_spelling(tmp_path, options):
     """``01`` is a category of its own, whether or not a name stands beside it in the data at hand."""
     import pyarrow.parquet as pq
 
-    from llsvm.scoring.opening import open_for
+    from llsvm.scoring.sources import open_for
     from llsvm.train import train
 
     for region in ("01", "02", *([] if options else ["XX"])):

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import llsvm
 from llsvm.cli import app
 from llsvm.errors import UsageError
-from llsvm.scoring.score_spool import SpoolFile
+from llsvm.scoring.ranking import SpoolFile
 
 N = 900
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 import llsvm
-from llsvm.scoring.opening import open_for
+from llsvm.scoring.sources import open_for
 
 ROWS = [
     {"ms": i % 7, "net": {"host": "ab"[i % 2], "bytes": i * 1.5}, "label": "yn"[i % 3 > 0]} for i in range(60)

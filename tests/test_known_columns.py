@@ -210,9 +210,9 @@ def test_one_of_a_kind_is_told_of_in_the_singular(tmp_path):
 
 def test_values_are_counted_anew_at_each_reading(tmp_path):
     model = llsvm.train(in_format(table(False), tmp_path, "csv", "old"), label="label")
-    source = llsvm.scoring.opening.open_for(model, in_format(table(True), tmp_path, "csv", "new"))
+    source = llsvm.scoring.sources.open_for(model, in_format(table(True), tmp_path, "csv", "new"))
     for _ in range(3):
-        llsvm.scoring.scores.predict_file(model, source, io.StringIO())
+        llsvm.scoring.predictions.predict_file(model, source, io.StringIO())
     assert [note for note in source.info().notes if "7 of its 60" in note] != []
     assert len(source.info().notes) == 2
 

@@ -18,8 +18,8 @@ from llsvm.features.labels import MAX_CLASSES, LabelEncoder
 from llsvm.features.value_texts import LabelWords, value_in
 from llsvm.objective.problems import Problems, class_signs
 from llsvm.scoring.measure import measure
+from llsvm.scoring.predictions import score_blocks
 from llsvm.scoring.room import require_room, taken
-from llsvm.scoring.scores import score_blocks
 
 MB = 1_000_000
 

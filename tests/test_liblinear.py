@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import llsvm
 from llsvm.cli import app
-from llsvm.cli.model_io import export_model
+from llsvm.cli.convert import export_model
 from llsvm.errors import ModelError, UsageError
 from llsvm.models.liblinear import read_liblinear, write_liblinear
 from llsvm.models.model import Model

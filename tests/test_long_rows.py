@@ -11,7 +11,7 @@ from llsvm.data import open_source
 from llsvm.data.svmlight import SvmlightSource
 from llsvm.errors import BudgetError, DataError
 from llsvm.memory.plan import MAX_READ_BYTES, READING_PAGES
-from llsvm.scoring.scores import predict_file
+from llsvm.scoring.predictions import predict_file
 
 MB = 1_000_000
 N = 1_500_000  # columns of the long row: more text than twice the largest block that is read
@@ -72,7 +72,7 @@ def test_predictions(long):
 
 
 def test_rows_before_a_long_one_come_once(long):
-    from llsvm.scoring.scores import score_blocks
+    from llsvm.scoring.predictions import score_blocks
 
     model = Model(np.ones((1, 20)), np.zeros(1), np.array([0.0, 1.0]))
     asked = []

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from llsvm.objective.losses import LogisticLoss, PLQLoss, joint_loss, logistic, loss_of, new_loss
 from llsvm.settings.objective import CLASSIFICATION, KINDS, KINKED, LOSSES, REGRESSION
 from llsvm.settings.settings import Settings
-from llsvm.verification.losses import conjugate_of
+from llsvm.verification.problems import conjugate_of
 
 NUMBERS = st.floats(-50, 50)
 PARAMETERS = {  # that are not the defaults, of losses that have some

@@ -20,8 +20,8 @@ from llsvm.data.derived import ColumnsByName
 from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
 from llsvm.models.liblinear import write_liblinear
 from llsvm.scoring.measure import measure
-from llsvm.scoring.opening import open_for
-from llsvm.scoring.scores import predict_file
+from llsvm.scoring.predictions import predict_file
+from llsvm.scoring.sources import open_for
 
 LIMIT = "2GB"
 CITIES = {"paris": 2.0, "rome": -2.0, "oslo": 1.0, "bonn": -1.0}
@@ -314,7 +314,7 @@ def test_what_is_missing_in_a_matrix_is_filled_when_predicting_too(missing, numb
 
 
 def _scores(model, path):
-    from llsvm.scoring.scores import score_blocks
+    from llsvm.scoring.predictions import score_blocks
 
     return list(score_blocks(model, open_for(model, path, True), 1 << 20))
 

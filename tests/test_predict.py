@@ -17,9 +17,9 @@ from llsvm.data.source import SourceInfo
 from llsvm.errors import BudgetError, DataError, ModelError, UsageError
 from llsvm.models.model import Model
 from llsvm.scoring.measure import measure
-from llsvm.scoring.opening import zero_based
+from llsvm.scoring.predictions import predict_file, score_blocks
 from llsvm.scoring.room import block_bytes
-from llsvm.scoring.scores import predict_file, score_blocks
+from llsvm.scoring.sources import zero_based
 
 
 class Rows:

@@ -17,7 +17,7 @@ from llsvm.errors import DataError, ModelError, UsageError
 from llsvm.models.model import Model
 from llsvm.scoring import FIGURES
 from llsvm.scoring.measure import measure
-from llsvm.scoring.scores import predict_file
+from llsvm.scoring.predictions import predict_file
 from llsvm.settings.objective import REGRESSION, UNLABELLED
 
 N, D = 60, 4

@@ -10,8 +10,7 @@ from sklearn import metrics
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_classification
 
 import llsvm
-from llsvm.scoring.ranking import Areas, Thresholds
-from llsvm.scoring.score_spool import ScoreSpool, SpoolFile
+from llsvm.scoring.ranking import Areas, ScoreSpool, SpoolFile, Thresholds
 
 SETS = {
     "breast cancer": load_breast_cancer(return_X_y=True),

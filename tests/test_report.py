@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import llsvm
 from llsvm.cli import app
 from llsvm.models.model import Model
-from llsvm.scoring.shapes import Histogram
+from llsvm.scoring.metrics import Histogram
 
 HARMFUL = '<script>document.title="run"</script>'
 DRAWN = {"roc_auc", "average_precision", "log_loss", "brier_score"}

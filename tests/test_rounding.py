@@ -24,7 +24,7 @@ from llsvm.objective.losses import new_loss
 from llsvm.objective.rounding import CLOSE, Rounding, RoundingBound, most_lost
 from llsvm.row_buffer import RowBuffer
 from llsvm.scoring.measure import measure
-from llsvm.scoring.opening import open_for
+from llsvm.scoring.sources import open_for
 from llsvm.settings.objective import CLASSIFICATION, KINDS
 from llsvm.settings.settings import Settings
 from llsvm.train import load, train

@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 
 from llsvm.cli import app
 from llsvm.cli.options import holds_names, names_in, settings_of
-from llsvm.cli.run_file import PLACES, read_run
-from llsvm.cli.save_run import save_run
+from llsvm.cli.run_file import PLACES, read_run, save_run
 from llsvm.errors import UsageError
 from llsvm.settings.option import Option
 from llsvm.settings.settings import OPTIONS

@@ -23,7 +23,7 @@ from llsvm.features.column_statistics import ColumnStatistics
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.liblinear import read_liblinear, write_liblinear
 from llsvm.scoring.measure import measure
-from llsvm.scoring.opening import open_for
+from llsvm.scoring.sources import open_for
 from llsvm.settings.settings import Settings, said_of_defaults
 from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress

@@ -190,7 +190,7 @@ builtins.__import__ = tell
     "loads",
     [
         "from llsvm.solvers.optim.lapack import load as last; given = ()",
-        "from llsvm.calibration.probabilities import isotonic as last; given = pieces, 10",
+        "from llsvm.calibration.calibrators import isotonic as last; given = pieces, 10",
     ],
     ids=["lapack", "isotonic"],
 )

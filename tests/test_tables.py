@@ -21,8 +21,8 @@ from llsvm.data import open_source
 from llsvm.errors import DataError, ModelError
 from llsvm.features.table_options import KeptColumns
 from llsvm.scoring.measure import measure
-from llsvm.scoring.opening import open_for
-from llsvm.scoring.scores import predict_file
+from llsvm.scoring.predictions import predict_file
+from llsvm.scoring.sources import open_for
 from llsvm.train import load, train
 
 LINES = ["age,town,size,label", "30,Rome,1.5,yes", "41,Oslo,2,no", "22,Rome,0,no", "35,Bern,7,yes"]

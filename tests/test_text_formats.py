@@ -18,7 +18,7 @@ from llsvm.features.text import vectorizer
 from llsvm.features.text.vocabulary import frequent_first
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.model import Model
-from llsvm.scoring.opening import open_for
+from llsvm.scoring.sources import open_for
 from llsvm.settings.settings import Settings
 from llsvm.state.checkpoints import checkpoints_in
 from llsvm.training.training import Training

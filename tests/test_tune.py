@@ -35,9 +35,8 @@ from llsvm.training.training import Training
 from llsvm.tune import asked
 from llsvm.tuning import candidates
 from llsvm.tuning.folds import holdout, needs_of_folds, stratified
-from llsvm.tuning.run import Tuning
-from llsvm.tuning.scores import SCORES
-from llsvm.tuning.table import Row, chosen
+from llsvm.tuning.scores import SCORES, Row, choose_row
+from llsvm.tuning.search import Tuning
 from tools.bench import measure
 from tools.bench.generate import generate
 
@@ -461,9 +460,11 @@ def test_a_file_is_scored_by_models_of_all_rows(tmp_path, score):
 
 def test_the_rule_of_one_standard_error_takes_a_smaller_C():
     made = [Row(C, scores, (1.0,) * 3, (0.0,) * 3, True) for C, scores in ROWS]
-    assert chosen(made, SCORES["accuracy"], "best").C == 10.0
-    assert chosen(made, SCORES["accuracy"], "1se").C == 1.0  # 0.83 is within 0.0577 / √3 of 0.84, 0.7 is not
-    assert chosen(made, SCORES["mae"], "best").C == 0.1
+    assert choose_row(made, SCORES["accuracy"], "best").C == 10.0
+    assert (
+        choose_row(made, SCORES["accuracy"], "1se").C == 1.0
+    )  # 0.83 is within 0.0577 / √3 of 0.84, 0.7 is not
+    assert choose_row(made, SCORES["mae"], "best").C == 0.1
     assert made[1].spread == pytest.approx(np.std(ROWS[1][1], ddof=1))
 
 

@@ -21,9 +21,8 @@ from llsvm.settings.settings import Settings
 from llsvm.training.training import Training
 from llsvm.tune import asked
 from llsvm.tuning.grid import objectives_of
-from llsvm.tuning.run import Tuning
-from llsvm.tuning.scores import SCORES
-from llsvm.tuning.table import Row, chosen
+from llsvm.tuning.scores import SCORES, Row, choose_row
+from llsvm.tuning.search import Tuning
 
 QUICK = {"threads": 1, "memory_limit": "2GB"}
 
@@ -98,10 +97,10 @@ def test_the_rule_of_one_standard_error_stays_with_the_best_objective():
         Row(C, of, (1.0,) * 3, (0.0,) * 3, True, number)
         for number, C, of in zip((0, 0, 1, 1), (0.1, 1.0, 0.5, 5.0), scores, strict=True)
     ]
-    assert chosen(made, SCORES["accuracy"], "best").key == (1, 5.0)
-    assert chosen(made, SCORES["accuracy"], "1se").key == (1, 0.5)
+    assert choose_row(made, SCORES["accuracy"], "best").key == (1, 5.0)
+    assert choose_row(made, SCORES["accuracy"], "1se").key == (1, 0.5)
     dropped = Row(9.0, (0.99,), (1.0,), (0.0,), True, 1, dropped=True)
-    assert chosen([*made, dropped], SCORES["accuracy"], "best").key == (1, 5.0)
+    assert choose_row([*made, dropped], SCORES["accuracy"], "best").key == (1, 5.0)
 
 
 SETS = {

@@ -13,6 +13,7 @@ from llsvm.objective.certificate import Certificate
 from llsvm.settings.settings import Settings
 from llsvm.verification import rows as rows_module
 from llsvm.verification.claim import (
+    Measured,
     agree,
     dual_differences,
     gap_differences,
@@ -20,7 +21,6 @@ from llsvm.verification.claim import (
     primal_differences,
 )
 from llsvm.verification.dual import FoundDual
-from llsvm.verification.primal import Measured
 
 X, Y = rows(n=60, d=4, noise=0.6)
 

@@ -7,7 +7,7 @@ import pytest
 from kept_duals import BOUNDS, of_row
 
 from llsvm.settings.settings import Settings
-from llsvm.verification import losses
+from llsvm.verification.problems import conjugate_of, joint_losses, margin_losses
 
 EPSILON, DELTA = 0.4, 10.1
 OPTIONS = {
@@ -72,14 +72,14 @@ def targets_of(loss):
 @pytest.mark.parametrize("loss", [*BOUNDS, "one_class"])
 def test_what_rows_cost(loss):
     for target in targets_of(loss):
-        found = losses.of_margins(settings_of(loss), MARGINS[:, None], np.full((len(MARGINS), 1), target))
+        found = margin_losses(settings_of(loss), MARGINS[:, None], np.full((len(MARGINS), 1), target))
         for margin, value in zip(MARGINS.tolist(), found[:, 0].tolist(), strict=True):
             assert value == pytest.approx(loss_by_hand(loss, margin, target), rel=1e-14, abs=1e-300)
 
 
 @pytest.mark.parametrize("loss", BOUNDS)
 def test_what_their_slopes_are(loss):
-    conjugate = losses.conjugate_of(settings_of(loss))
+    conjugate = conjugate_of(settings_of(loss))
     lower, upper, ridge = BOUNDS[loss]
     assert (conjugate.lower, conjugate.upper) == (lower, upper)
     assert conjugate.ridge == (ridge or 0.0)
@@ -99,7 +99,7 @@ def test_what_their_slopes_are(loss):
 
 @pytest.mark.parametrize("loss", BOUNDS)
 def test_what_their_duals_have_of_them(loss):
-    conjugate = losses.conjugate_of(settings_of(loss))
+    conjugate = conjugate_of(settings_of(loss))
     lower, upper, _ = BOUNDS[loss]
     inner = np.array([1e-300, 1e-5, 0.1, 0.25, 0.3, 1.0 - 1e-9])
     shares = np.unique(
@@ -115,7 +115,7 @@ def test_what_their_duals_have_of_them(loss):
 def test_what_rows_cost_of_all_classes(form):
     scores = np.random.default_rng(0).normal(size=(200, 4)) * 2.0
     scores[:5], own = scores[:5] + np.array([800.0, 0.0, -800.0, 0.0]), np.arange(200) % 4
-    for i, found in enumerate(losses.of_all_classes(form, scores, own).tolist()):
+    for i, found in enumerate(joint_losses(form, scores, own).tolist()):
         ahead = [scores[i, m] - scores[i, own[i]] for m in range(4)]
         if form == "softmax":
             top = max(ahead)

@@ -11,7 +11,7 @@ from oracle import rows, write_svmlight
 import llsvm
 from llsvm.features.text import vectorizer
 from llsvm.settings.settings import Settings
-from llsvm.verification import machines, primal, products
+from llsvm.verification import claim, machines, products
 from llsvm.verification.machines import machine_of
 from llsvm.verification.problems import Problems
 from llsvm.verification.products import dense
@@ -111,8 +111,8 @@ def test_a_constant_that_a_model_should_not_have_is_penalised(options):
 def test_pieces_have_room_for_all_problems(options, width, monkeypatch):
     features, labels = rows(n=60, d=4, classes=4, noise=0.6)
     model, seen = llsvm.train(features, labels, multiclass="ovo", **ROUGH, **options), set()
-    pieces = primal.pieces
-    monkeypatch.setattr(primal, "pieces", lambda block, most: seen.add(most) or pieces(block, most))
+    pieces = claim.pieces
+    monkeypatch.setattr(claim, "pieces", lambda block, most: seen.add(most) or pieces(block, most))
     assert llsvm.verify(model, features, labels)["holds"]
     assert seen == {width}
 

@@ -15,8 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 import llsvm
 from llsvm import UsageError
 from llsvm.settings.settings import Settings
-from llsvm.verification.claim import TOLERANCE
-from llsvm.verification.primal import measured
+from llsvm.verification.claim import TOLERANCE, measured
 from llsvm.verification.rows import rows_of, settings_of
 
 RNG = np.random.default_rng(0)

@@ -1,16 +1,26 @@
-"""Learning from scores of held-out rows: probabilities by a method, and a threshold by a rule."""
+"""Learning from the scores of held-out rows, by models that were not trained on them: probabilities by a method,
+and a threshold by a rule."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from llsvm.calibration.held_scores import HeldScores
-from llsvm.calibration.probabilities import isotonic, library_bytes, platt, temperature
-from llsvm.calibration.threshold import ThresholdRule, choose, rule_of
+from llsvm.calibration.calibrators import (
+    Held,
+    ThresholdRule,
+    choose,
+    isotonic,
+    library_bytes,
+    platt,
+    rule_of,
+    temperature,
+)
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, UsageError
 from llsvm.features.labels import quoted
@@ -19,10 +29,115 @@ from llsvm.models.decisions import METHODS, THRESHOLD, Calibration, Method
 from llsvm.models.model import Model
 from llsvm.models.tables import given_names
 from llsvm.objective.problems import class_signs
-from llsvm.scoring.ranking import SORT_BYTES
+from llsvm.scoring.metrics import Numbers
+from llsvm.scoring.ranking import SORT_BYTES, Piece
 from llsvm.settings.kinds import require_choice
 from llsvm.settings.objective import CLASSIFICATION, KINDS
 from llsvm.settings.settings import Settings
+from llsvm.stream.stream import Stream
+
+_WORK_BYTES = 4 << 20  # reserved to go through them, at most, and at most 1/8 of what is free;
+_WORK_SHARE, _WORK_PIECES = 8, 16  # a piece of scores is 1/16 of that
+_PIECE_BYTES = 1 << 20  # without that
+_SMALLEST_SORT = 1000  # rows
+
+
+class HeldScores:
+    """Scores of held-out rows, in memory, or in a file beside the spill. A context manager."""
+
+    def __init__(
+        self, stream: Stream, n_rows: int, n_scores: int, line: str, reserve_work: bool = False
+    ) -> None:
+        """stream: whose budget and disk are used. n_rows: among which held-out rows have numbers. n_scores: of a
+        row. line: name in the budget. reserve_work: reserve memory for those that go through the pieces. Raises
+        BudgetError, DiskError."""
+        self._budget: MemoryBudget = stream.budget
+        # a row has its scores; of targets the target; 0 where it is not held out, else 1 + its fold, of classes
+        # 1 + n_classes · fold + its class; and its weight
+        self._n_classes = 0 if stream.dataset.has_targets else stream.dataset.n_classes
+        self._n_scores, width = n_scores, n_scores + (2 if self._n_classes else 3)
+        work = min(_WORK_BYTES, self._budget.available_bytes // _WORK_SHARE) if reserve_work else 0
+        self._piece_rows = max(1, (work // _WORK_PIECES if reserve_work else _PIECE_BYTES) // (8 * width))
+        self._values = stream.reserved_state(n_rows, width, line, "scores")
+        self._work = self._budget.reserve(line, work) if reserve_work else None
+
+    @property
+    def in_memory(self) -> bool:
+        return self._values.in_memory
+
+    @property
+    def row_bytes(self) -> int:
+        return 8 * self._values.width
+
+    def __enter__(self) -> HeldScores:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let memory and disk go."""
+        self._values.close()
+        if self._work is not None:
+            self._work.release()
+
+    def add(
+        self,
+        fold: int,
+        rows: NDArray[np.int64],
+        true: NDArray[Any],
+        scores: Numbers,
+        weight: Numbers,
+    ) -> None:
+        """Add rows (n,) of the fold: their numbers, class ids or targets, scores (n, n_scores), sample weights."""
+        if self._n_classes:
+            columns = [scores, 1.0 + self._n_classes * fold + true, weight]
+        else:
+            columns = [scores, true, np.full(len(rows), 1.0 + fold), weight]
+        self._values.set(rows, np.column_stack(columns))
+
+    def pieces(self, fold: int | None = None) -> Iterator[Held]:
+        """Yield the rows that are held out, or those of one fold, and have a weight, some at a time, the same each
+        time."""
+        for values, is_held in self._held_rows(fold):
+            values = values[is_held]
+            yield self._true(values), values[:, : self._n_scores], values[:, -1]
+
+    def of_problem(self, c: int, signs: Numbers, fold: int | None = None) -> Iterator[Piece]:
+        """Yield the scores of problem ``c`` of rows that take part in it, with their signed weights. signs:
+        (n_classes,) the y of each class, or 0. fold: see ``pieces``."""
+        for values, is_held in self._held_rows(fold):
+            others = values[is_held, self._n_scores :]
+            sign = signs[self._true(others)]
+            takes_part = sign != 0
+            yield (
+                values[is_held, c][takes_part],
+                np.where(sign > 0, others[:, -1], -others[:, -1])[takes_part],
+            )
+
+    def _held_rows(self, fold: int | None) -> Iterator[tuple[Numbers, NDArray[np.bool_]]]:
+        """Yield some rows at a time, (n, width), and which of them are held out, in the fold if one is named, and
+        have a weight."""
+        n, step, size = self._values.n_rows, self._piece_rows, max(self._n_classes, 1)
+        for start in range(0, n, step):
+            values = self._values.get(np.arange(start, min(start + step, n)))
+            codes = values[:, -2]
+            is_held = (codes > 0) & (values[:, -1] > 0)
+            if fold is not None:
+                is_held &= (codes > size * fold) & (codes <= size * (fold + 1))
+            yield values, is_held
+
+    def _true(self, values: Numbers) -> NDArray[Any]:
+        """Return the class ids, or the targets, of held-out rows, whose last columns ``values`` has at least."""
+        if self._n_classes:
+            return (values[:, -2].astype(np.intp) - 1) % self._n_classes
+        return values[:, -3]
+
+    def sort_rows(self) -> int:
+        """Return how many rows there is room to sort at a time."""
+        room = self._budget.available_bytes // 2
+        return min(self._values.n_rows, max(_SMALLEST_SORT, room // SORT_BYTES))
+
 
 LINE = "scores to learn probabilities from"  # lines of the budget
 SORTING = "sorting held-out rows"
@@ -79,7 +194,7 @@ def learning_request(probabilities: Any, threshold: str | None, settings: Settin
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Calibration and threshold that were learned. threshold: see ``llsvm.calibration.threshold.choose``, with
+    """Calibration and threshold that were learned. threshold: see ``llsvm.calibration.calibrators.choose``, with
     n_rows."""
 
     calibration: Calibration | None = None

@@ -14,23 +14,25 @@ from typing import Annotated
 import typer
 
 from llsvm.cli import (
-    completion,
     convert,
     demo,
     evaluate,
     guide,
     inspect,
-    model_io,
-    path,
     predict,
-    report,
     run,
     train,
     tune,
-    verify,
 )
 from llsvm.cli.answers import answering, explained, show_warning
-from llsvm.cli.parsing import Command, Group
+from llsvm.cli.parsing import (
+    COMPLETION_VARIABLE,
+    Command,
+    Group,
+    answer_completion,
+    install_completion,
+    show_completion,
+)
 from llsvm.files.remote import without_credentials
 from llsvm.process import VERSION
 from llsvm.process.signals import watch
@@ -65,16 +67,16 @@ app = typer.Typer(
 )
 for command in (
     train.train,
-    path.path,
+    tune.path,
     tune.tune,
     predict.predict,
     evaluate.evaluate,
-    verify.verify,
-    report.report,
+    evaluate.verify,
+    evaluate.report,
     inspect.inspect,
     convert.convert,
-    model_io.export_model,
-    model_io.import_model,
+    convert.export_model,
+    convert.import_model,
     run.run,
     demo.demo,
     guide.guide,
@@ -99,7 +101,7 @@ def _options(
         bool,
         typer.Option(
             "--install-completion",
-            callback=completion.install,
+            callback=install_completion,
             is_eager=True,
             help="Let this shell complete commands and options.",
         ),
@@ -108,7 +110,7 @@ def _options(
         bool,
         typer.Option(
             "--show-completion",
-            callback=completion.show,
+            callback=show_completion,
             is_eager=True,
             help="Print what --install-completion installs.",
         ),
@@ -122,8 +124,8 @@ def main() -> None:
     watch()
     warnings.showwarning = show_warning
     gc.disable()  # until a command runs: looking for garbage in modules as they load takes time
-    if completion.VARIABLE in os.environ:  # a shell asks how a word goes on
-        completion.begin()
+    if COMPLETION_VARIABLE in os.environ:  # a shell asks how a word goes on
+        answer_completion()
     words = [without_credentials(word) for word in sys.argv[1:]]  # before any message can repeat them
     try:
         app(words, prog_name="llsvm")

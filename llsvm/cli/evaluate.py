@@ -1,4 +1,5 @@
-"""``llsvm evaluate``: how often a model is right."""
+"""``llsvm evaluate``, ``llsvm verify`` and ``llsvm report``: how often a model is right, whether its certificate
+holds when it is worked out again without any solver, and a page about it."""
 
 from __future__ import annotations
 
@@ -8,14 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from llsvm.cli.options import Json, Quiet, check_output, settings_of, takes, was_typed
-from llsvm.cli.output import echo, print_table
+from llsvm.cli.output import echo, echo_json, echo_notes, print_table
 from llsvm.cli.predict import ZERO_BASED, Data, ModelFile, opened
-from llsvm.errors import UsageError
+from llsvm.errors import EXIT_CONVERGED, EXIT_REFUTED, UsageError
+from llsvm.files.writing import STDOUT, is_special
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.option import MOST_USED, OUTPUT
+from llsvm.settings.settings import OPTIONS
 
 if TYPE_CHECKING:
     from llsvm.scoring.figures import Evaluation
+
 
 _CONFUSIONS = 10  # shown
 
@@ -71,8 +75,6 @@ def evaluate(
     **options: Any,
 ) -> None:
     """Compare predictions with the labels in DATA."""
-    from llsvm.cli.display import say_notes
-    from llsvm.models.model_file import json_bytes
     from llsvm.predict import grouping
     from llsvm.scoring.measure import measure
 
@@ -89,11 +91,11 @@ def evaluate(
         raise UsageError("--plot draws the confusion of classes, and this model has none: leave --plot out")
     asked: dict[str, Any] = {"as_json": json, "thresholds": thresholds, "by": by}
     answer = measure(loaded, source, memory_limit=settings.memory_limit, **asked)
-    say_notes(source, quiet)
+    echo_notes(source, quiet)
     if plot is not None:
         draw_evaluation(cast("Evaluation", answer), plot)
     if json:
-        typer.echo(json_bytes(answer).decode(), nl=False)
+        echo_json(answer)
     else:
         print_evaluation(answer)
 
@@ -137,7 +139,7 @@ def _print_classes(answer: Mapping[str, Any]) -> None:
     if "log_loss" in answer:
         echo(f"log loss {answer['log_loss']:.6g}, Brier score {answer['brier_score']:.6g}")
     if "threshold" in answer:
-        from llsvm.calibration.threshold import describe
+        from llsvm.calibration.calibrators import describe
 
         echo(f"{answer['classes'][1]['label']} where the score is above {describe(answer['threshold'])}")
     names = ("label", "precision", "recall", "f1", "support", "predicted")
@@ -207,3 +209,117 @@ def _flat(group: Mapping[str, Any]) -> dict[str, Any]:
     """Return a group's figures without the tables among them, and those of the second class."""
     of_second = {name: group["classes"][1][name] for name in _OF_ONE_CLASS} if "classes" in group else {}
     return {**group, **of_second}
+
+
+TrainingData = Annotated[
+    list[str], typer.Argument(metavar="DATA", help="What it was trained on, as for train.")
+]
+
+State = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="The state that it was trained with (train --state): the dual is worked out again too.",
+        show_default="none",
+    ),
+]
+
+_PROBLEMS_SHOWN = 10  # problems
+
+
+@takes("memory_limit", "threads", "label", "format", "spill_dir")
+def verify(
+    context: typer.Context,
+    model: ModelFile,
+    data: TrainingData,
+    state: State = None,
+    json: Json = False,
+    **options: Any,
+) -> int:
+    """Work out again what a model's certificate says, over the DATA it was trained on: exit code 7 if it does not
+    hold."""
+    from llsvm.kernels.start import start_quickly
+    from llsvm.verify import verified
+
+    given = settings_of(options, context)
+    start_quickly()
+    answer = verified(model, data, None, None, given, state)
+    if json:
+        echo_json(answer)
+    else:
+        print_verified(answer)
+    return EXIT_CONVERGED if answer["holds"] else EXIT_REFUTED
+
+
+def print_verified(answer: dict[str, Any]) -> None:
+    """Print each figure beside what the model says, as a table; then what differs."""
+    rows: list[list[Any]] = []
+    if answer["primal"] is not None:
+        rows.append(["primal", _exact(answer["primal"]), _exact(answer["claimed_primal"])])
+        for each in answer["problems"][:_PROBLEMS_SHOWN] if len(answer["problems"]) > 1 else []:
+            rows.append([f"  {each['name']}", _exact(each["primal"]), _exact(each["claimed_primal"])])
+        dual = None if answer["dual"] is None else _exact(answer["dual"])
+        rows.append(["dual", dual, _exact(answer["claimed_dual"])])
+        rows.append(["relative gap", answer["relative_gap"], answer["claimed_gap"]])
+        print_table((f"over {answer['rows']:,} rows", "found", "the model says"), rows)
+    for each in answer["differences"]:
+        echo(f"differs: {each}")
+    outcome = "holds" if answer["holds"] else "does not hold"
+    echo(": ".join(filter(None, [outcome, answer["not_checked"]])))
+
+
+def _exact(value: float) -> str:
+    return f"{value:.12g}"
+
+
+@takes(*READ_BY, "threads", **AS_JUDGED)
+def report(
+    context: typer.Context,
+    model: ModelFile,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Data with labels, as for evaluate, whose figures the page has too; repeatable.",
+            show_default="none",
+            rich_help_panel=MOST_USED,
+        ),
+    ] = None,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="Where to write the page; - is standard output.",
+            rich_help_panel=MOST_USED,
+        ),
+    ] = "report.html",
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Another model, shown beside it: last night's, say.",
+            show_default="none",
+            rich_help_panel=MOST_USED,
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    **options: Any,
+) -> None:
+    """Write a page about MODEL: one HTML file, with its certificate, its training, its weights and its figures."""
+    from llsvm.kernels.start import start_quickly
+    from llsvm.report import reported
+
+    settings = settings_of(options, context)
+    if data is None:
+        for name in READ_BY:
+            if name in options and name != "memory_limit" and was_typed(context, name):
+                raise UsageError(
+                    f"{OPTIONS[name].flag} says how data are read: pass --data too, or leave it out"
+                )
+    check_output(output, [model, *(data or []), *([compare] if compare else [])], text=True)
+    start_quickly()
+    reported(model, data, None, settings, output, compare)
+    if output != STDOUT and not is_special(output) and not quiet:
+        echo(f"page written to {output}")

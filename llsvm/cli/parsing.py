@@ -1,12 +1,15 @@
 """Parsing beyond typer: help in groups, and one sentence for words that make no sense, which names the nearest
 ones, with exit code 2.
 
+Completion of words, when somebody presses Tab in a shell, is typer's, which is loaded for that alone.
+
 The groups are typer's help panels, but drawn plainly: rich, which draws the others, takes longer to load than the
 whole program takes to answer ``--help``.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
@@ -109,3 +112,50 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """``"; did you mean ...?"`` with the nearest of the known words, or nothing."""
     matches = get_close_matches(word, list(known), _SUGGESTED)
     return f"; did you mean {' or '.join(matches)}?" if matches else ""
+
+
+# -- completion ----------------------------------------------------------------------------------------------------
+
+COMPLETION_VARIABLE = "_LLSVM_COMPLETE"  # set by a shell that asks
+# zsh reads its functions when they are first called, here by the first Tab; typer's file then defines another one,
+# and leaves that Tab without an answer.
+_ZSH_FILE = os.path.join("~", ".zfunc", "_llsvm")
+_ZSH_FIRST_TAB = """
+# zsh reads this file at the first Tab, which is to be answered, too
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then _llsvm_completion "$@"; fi
+"""
+
+
+def answer_completion() -> None:
+    """Let the program answer a shell."""
+    from typer.completion import completion_init
+
+    completion_init()
+
+
+def install_completion(context: typer.Context, option: typer.CallbackParam, value: bool) -> None:
+    """Handle the option ``--install-completion``."""
+    if value:
+        from typer.completion import install_callback
+
+        try:
+            install_callback(context, option, value)
+        finally:
+            _mend_zsh()
+
+
+def _mend_zsh() -> None:
+    path = os.path.expanduser(_ZSH_FILE)
+    if not os.path.exists(path):
+        return
+    with open(path, "r+", encoding="utf-8") as file:
+        if _ZSH_FIRST_TAB not in file.read():
+            file.write(_ZSH_FIRST_TAB)
+
+
+def show_completion(context: typer.Context, option: typer.CallbackParam, value: bool) -> None:
+    """Handle the option ``--show-completion``."""
+    if value:
+        from typer.completion import show_callback
+
+        show_callback(context, option, value)

@@ -83,7 +83,7 @@ def _reliability(figure: Any, answer: Evaluation) -> None:
     """Draw how often predictions come true, by their probability; below it, how many rows have such a
     probability."""
     bins, labels = answer["reliability"], answer["confusion"]["labels"]
-    told = f"probability of {labels[1]}" if len(labels) == 2 else "probability of the most probable class"
+    xlabel = f"probability of {labels[1]}" if len(labels) == 2 else "probability of the most probable class"
     curve, rows = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     curve.plot((0, 1), (0, 1), color="grey", linewidth=1, linestyle="--", label="as told")
     curve.plot([b["probability"] for b in bins], [b["share"] for b in bins], marker="o", label="these rows")
@@ -91,7 +91,7 @@ def _reliability(figure: Any, answer: Evaluation) -> None:
     curve.set(xlim=(0, 1), ylim=(-0.02, 1.02), ylabel="share for which it is true", title=title)
     curve.legend()
     rows.bar([b["below"] - _BIN / 2 for b in bins], [b["rows"] for b in bins], width=0.9 * _BIN, log=True)
-    rows.set(xlabel=told, ylabel="rows")
+    rows.set(xlabel=xlabel, ylabel="rows")
 
 
 def draw_search(search: dict[str, Any], path: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 import typer
 
 from llsvm.cli.options import Quiet, check_output, names_in, settings_of, takes
+from llsvm.cli.output import echo_notes
 from llsvm.errors import UsageError
 from llsvm.process import printable
 from llsvm.settings.objective import UNLABELLED
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
     from llsvm.features.table_options import KeptColumns
     from llsvm.models.model import Model
-    from llsvm.scoring.scores import Columns
+    from llsvm.scoring.predictions import Columns
     from llsvm.settings.settings import Settings
 
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model that llsvm train wrote.")]
@@ -112,9 +113,8 @@ def predict(
     **options: Any,
 ) -> None:
     """Predict the label, or the number, of every row of DATA."""
-    from llsvm.cli.display import say_notes
     from llsvm.features.table_options import KeptColumns
-    from llsvm.scoring.prediction_tables import is_table_name, require_lines_name
+    from llsvm.scoring.predictions import is_table_name, require_lines_name
 
     settings = settings_of(options, context)
     columns = names_in(",".join(keep or ()))
@@ -131,18 +131,18 @@ def predict(
     if explain:
         _explain(loaded, source, output, top, scores, json, settings)
     elif table:
-        from llsvm.scoring.prediction_tables import Shown, write_table
+        from llsvm.scoring.predictions import Shown, write_table
 
         write_table(
             loaded, source, output, more=Shown(scores, probabilities), memory_limit=settings.memory_limit
         )
     else:
-        from llsvm.scoring.scores import predict_file
+        from llsvm.scoring.predictions import predict_file
 
         more: Columns = "scores" if scores else "probabilities" if probabilities else "none"
         with _writing(output) as out:
             predict_file(loaded, source, out, more=more, memory_limit=settings.memory_limit)
-    say_notes(source, quiet)
+    echo_notes(source, quiet)
 
 
 def _explain(

@@ -42,22 +42,23 @@ def run(
     run_file = read_run(file, cast(Any, context.parent).command.commands)
     with _alone(file):
         for number, step in enumerate(run_file.steps, 1):
+            step = step.quieted() if quiet else step
             done: dict[str, Any] = {
                 "step": number,
-                "command": step.command,
-                "line": shlex.join(["llsvm", *_words(step, quiet)]),
+                "command": step.name,
+                "line": shlex.join(["llsvm", step.name, *step.words]),
             }
             if dry_run:
                 echo(json.dumps(done))
                 continue
-            done |= _run(step, run_file.folder, number, quiet)
+            done |= _run(step, run_file.folder, number)
             echo(json.dumps(done))
             if done["exit_code"] not in step.accept:
                 return int(done["exit_code"])
             if run_file.comparison is not None and number - 1 == run_file.comparison.step:
                 if done["exit_code"] != EXIT_CONVERGED:  # accepted, but there is nothing to compare
                     return int(done["exit_code"])
-                worse = _keep_the_better(run_file.comparison, step, done["answer"], run_file.folder, quiet)
+                worse = _keep_the_better(run_file.comparison, step, done["answer"], run_file.folder)
                 if worse:
                     return worse
     return EXIT_CONVERGED
@@ -76,15 +77,11 @@ def _alone(file: str) -> Iterator[None]:
         yield
 
 
-def _words(step: RunFileStep, quiet: bool) -> list[str]:
-    return [step.command, *(["--quiet"] if quiet and step.quiet else []), *step.words]
-
-
-def _run(step: RunFileStep, folder: Path, number: int, quiet: bool) -> dict[str, Any]:
+def _run(step: RunFileStep, folder: Path, number: int) -> dict[str, Any]:
     """Run a step: its exit code, seconds and answer, if any. What else it prints goes to standard error."""
     began = time.monotonic()
-    output = subprocess.PIPE if step.json else 2
-    command = [sys.executable, "-m", "llsvm", *_words(step, quiet)]
+    output = subprocess.PIPE if step.answers_json else 2
+    command = [sys.executable, "-m", "llsvm", step.name, *step.words]
     given = None if step.reads_stdin else subprocess.DEVNULL
     with subprocess.Popen(command, stdin=given, stdout=output, cwd=folder) as process:
 
@@ -92,20 +89,20 @@ def _run(step: RunFileStep, folder: Path, number: int, quiet: bool) -> dict[str,
             """End the step by the signal that has come, as it would end by itself, saving what it saves."""
             process.send_signal(ending())
             process.wait()
-            return f", in step {number}, {step.command}"
+            return f", in step {number}, {step.name}"
 
         with last_words(stop):
             answer = process.communicate()[0]
     seconds = round(time.monotonic() - began, 3)
     code = process.returncode if process.returncode >= 0 else 128 - process.returncode
     done: dict[str, Any] = {"exit_code": code, "seconds": seconds}
-    if step.json:
+    if step.answers_json:
         done["answer"] = json.loads(answer) if answer.strip() else None
     return done
 
 
 def _keep_the_better(
-    comparison: Comparison, step: RunFileStep, answer: Mapping[str, Any], folder: Path, quiet: bool
+    comparison: Comparison, step: RunFileStep, answer: Mapping[str, Any], folder: Path
 ) -> int:
     """Put the new model in the place of the old one, unless it evaluates worse; say what was done.
 
@@ -116,8 +113,8 @@ def _keep_the_better(
     metric = comparison.metric or next(name for name in FIGURES if name in answer)
     new, old = _figure(answer, metric), None
     if model.exists():
-        words = tuple(comparison.model if word == comparison.candidate else word for word in step.words)
-        before = _run(replace(step, words=words), folder, comparison.step + 1, quiet)
+        of_old_model = replace(step, values={**step.values, "model": comparison.model})
+        before = _run(of_old_model, folder, comparison.step + 1)
         if before["exit_code"] != EXIT_CONVERGED:
             echo(
                 f"llsvm: the old model {model} could not be evaluated; it stays, and the new one is {candidate}: "
@@ -127,9 +124,9 @@ def _keep_the_better(
             return int(before["exit_code"])
         old = _figure(before["answer"], metric)
     better_by = 0.0 if old is None else new - old if LARGER_IS_BETTER[metric] else old - new
-    kept = "new" if better_by >= -comparison.worse_by else "old"
-    echo(json.dumps({"comparison": metric, "new": new, "old": old, "kept": kept}))
-    if kept == "old":
+    better = "new" if better_by >= -comparison.worse_by else "old"
+    echo(json.dumps({"comparison": metric, "new": new, "old": old, "kept": better}))
+    if better == "old":
         echo(
             f"llsvm: the new model evaluates worse: {metric} {new:.6g}, where the old one has {old:.6g}, and "
             f"{comparison.worse_by:g} is allowed; the old one stays, and the new one is {candidate}",

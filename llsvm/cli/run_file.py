@@ -1,22 +1,28 @@
-"""A run file: steps of the program in TOML, each a command with its options, and what they share.
+"""Run files: steps of the program in TOML, each a command with its options, and what they share.
 
 Sections [data], [model] and [limits] hold options of every step that takes them; a step's own come before them.
-What is wrong is found before the first step runs, and named with its file, line and key.
+The declarations of the command's parameters check all values before the first step runs; an error names the file,
+the line and the key. ``save_run`` writes the run file of a command line.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llsvm.cli.options import holds_names, objectives_of_lists, quoted_name, settings_of
-from llsvm.cli.parsing import ParseError, nearest, refusal
+import typer
+
+from llsvm.cli.options import holds_names, objectives_of_lists, quoted_name, settings_of, was_typed
+from llsvm.cli.parsing import ParseError, nearest
 from llsvm.errors import UsageError
+from llsvm.files.remote import is_remote
+from llsvm.files.writing import replacing
 from llsvm.scoring import LARGER_IS_BETTER
 from llsvm.settings.option import DATA, RESOURCES, TEXT
 from llsvm.settings.settings import OPTIONS
@@ -51,19 +57,53 @@ _LINE = re.compile(r"""\s*["']?([\w-]+)["']?\s*=""")
 
 @dataclass(frozen=True)
 class RunFileStep:
-    """command: its name. words: what stands after it on a command line. json: whether it answers with a JSON
-    object. quiet: whether it can be told to be quiet. accept: the exit codes after which the run goes on."""
+    """Step of a run file: a command of the program, and values of its parameters.
 
-    command: str
-    words: tuple[str, ...]
-    json: bool
-    quiet: bool
+    command: click's. values: of its parameters by name, in the order of the command line: text, a tuple of texts
+    for a parameter that takes several, True or False for a switch. accept: the exit codes after which the run goes
+    on."""
+
+    command: Any
+    values: Mapping[str, Any]
     accept: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return str(self.command.name)
+
+    @property
+    def answers_json(self) -> bool:
+        """Return whether it answers with a JSON object; that of ``predict`` goes with --explain."""
+        return "json" in self.values and self.name != "predict"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the command line after the command's name."""
+        params = {each.name: each for each in self.command.params}
+        flags, arguments = list[str](), list[str]()
+        for name, value in self.values.items():
+            param, texts = params[name], value if isinstance(value, tuple) else (value,)
+            if param.param_type_name == "argument":
+                arguments += texts
+                continue
+            flag = max(param.opts, key=len)
+            if not param.is_flag:  # joined: a value may begin with a dash
+                for text in texts:
+                    flags += [f"{flag}={text}"] if flag.startswith("--") else [flag, text]
+            elif value or param.secondary_opts:
+                flags.append(flag if value else param.secondary_opts[0])
+        return (*flags, "--", *arguments) if arguments else tuple(flags)
 
     @property
     def reads_stdin(self) -> bool:
         """Return whether the step's data, or its model, is standard input."""
         return "-" in self.words
+
+    def quieted(self) -> RunFileStep:
+        """Return the step with --quiet, where the command has that and the file does not say."""
+        if "quiet" in self.values or all(each.name != "quiet" for each in self.command.params):
+            return self
+        return replace(self, values={"quiet": True, **self.values})
 
 
 @dataclass(frozen=True)
@@ -143,7 +183,7 @@ def read_run(path: str, commands: Mapping[str, Any]) -> RunFile:
 
 
 class _Reading:
-    """Sections and steps made into command lines."""
+    """Values of commands' parameters, taken from the sections and steps of a run file."""
 
     def __init__(
         self, path: str, text: _Text, sections: Mapping[str, dict[str, Any]], commands: Mapping[str, Any]
@@ -217,31 +257,23 @@ class _Reading:
     def _step(self, name: str, step: Mapping[str, Any], index: int, model: str | None) -> RunFileStep:
         command = self._commands[name]
         given = self._given(name, step, index, model)
-        names = {each.name for each in command.params}
         if name == "predict" and "output" not in given:
             raise self._text.error("predict needs an output here: the name of a file", STEPS, index)
         for param in command.params:
             if param.required and (param.name not in given or given[param.name][0] == []):
                 needed = _NEEDED.get(param.name, param.name)
                 raise self._text.error(f"{name} needs {needed}", STEPS, index)
-        json = "json" in names and name != "predict"  # which has it for --explain
+        json = name != "predict" and any(each.name == "json" for each in command.params)
         if json and "csv" in given and given["csv"][0]:
             said = "csv is another form of the answer, which is JSON here: leave it out, and take what answer has"
             raise self._text.error(f"{name}: {said}", *given["csv"][1])
-        flags: list[str] = []
-        arguments: list[str] = []
-        for param in command.params:
-            if param.name in given:
-                words = list(self._words(param, *given[param.name]))
-                if not (json and param.name == "json"):  # it is there anyway
-                    (flags if param.param_type_name == "option" else arguments).extend(words)
+        params = [each for each in command.params if each.name in given]
+        values = {each.name: self._value(each, *given[each.name]) for each in params}
         if json:
-            flags.append("--json")
-        line = (*flags, "--", *arguments) if arguments else tuple(flags)
-        self._parsed(name, command, line, index, given)
-        return RunFileStep(
-            name, line, json, "quiet" in names and "quiet" not in given, self._accepted(step, index)
-        )
+            values.pop("json", None)
+            values["json"] = True  # last, and whatever the file says
+        self._check(command, values, index, given)
+        return RunFileStep(command, values, self._accepted(step, index))
 
     def _given(
         self, name: str, step: Mapping[str, Any], index: int, model: str | None
@@ -300,58 +332,53 @@ class _Reading:
             )
         return (0, *codes)
 
-    def _parsed(
+    def _check(
         self,
-        name: str,
         command: Any,
-        words: tuple[str, ...],
+        values: Mapping[str, Any],
         index: int,
         given: Mapping[str, tuple[Any, tuple[str, int, str]]],
     ) -> None:
-        """Raise UsageError unless the command would take these words."""
+        """Raise UsageError unless the command takes these values."""
+        name, context = command.name, typer.Context(command)
         try:
-            context = command.make_context(f"llsvm {name}", list(words))
+            for param in command.params:
+                value = values.get(param.name)
+                is_given = value not in (None, ()) and (value is not False or param.secondary_opts)
+                param.handle_parse_result(context, {param.name: value} if is_given else {}, [])
             check = objectives_of_lists if name == "tune" else settings_of
             check({key: value for key, value in context.params.items() if key in OPTIONS}, context)
         except UsageError as error:
             raise self._text.error(f"{name}: {error}", STEPS, index) from None
         except ParseError as error:
-            raise self._unparsed(name, error, index, given) from None
+            param = error.param  # type: ignore[attr-defined]
+            value, where = given[param.name]
+            kind = _NUMBERS.get(param.type.name)
+            why = f"must be {kind}, not {value!r}" if kind else f"makes no sense: {error.message}"  # type: ignore[attr-defined]
+            raise self._text.error(f"{name}: {where[2]} {why}", *where) from None
 
-    def _unparsed(
-        self, name: str, error: Any, index: int, given: Mapping[str, tuple[Any, tuple[str, int, str]]]
-    ) -> UsageError:
-        """Return what the parser of command lines refuses, by the keys that it was made of."""
-        param = getattr(error, "param", None)
-        if param is None or param.name not in given:
-            return self._text.error(f"{name}: {refusal(error)}", STEPS, index)
-        value, where = given[param.name]
-        kind = _NUMBERS.get(param.type.name)
-        why = f"must be {kind}, not {value!r}" if kind else f"makes no sense: {error.message}"
-        return self._text.error(f"{name}: {where[2]} {why}", *where)
-
-    def _words(self, param: Any, value: Any, where: tuple[str, int, str]) -> Iterator[str]:
-        flag = "" if param.param_type_name == "argument" else max(param.opts, key=len)
-        if flag and param.is_flag:
+    def _value(self, param: Any, value: Any, where: tuple[str, int, str]) -> Any:
+        """Return a parameter's value as a step has it. Raises UsageError for a value of another kind."""
+        is_option = param.param_type_name == "option"
+        if is_option and param.is_flag:
             if not isinstance(value, bool):
                 raise self._text.error(f"{where[2]} must be true or false, not {value!r}", *where)
-            if value or param.secondary_opts:
-                yield flag if value else param.secondary_opts[0]
-            return
+            return value
         many = _many(value)
-        if not flag and param.nargs == 1 and len(many) != 1:
+        if not is_option and param.nargs == 1 and len(many) != 1:
             raise self._text.error(f"{where[2]} must be one value, not {len(many)}", *where)
-        if flag and isinstance(value, list) and (not param.multiple or holds_names(param.name)):
-            many = [",".join(map(quoted_name, map(_typed, many)))]
+        if is_option and isinstance(value, list) and (not param.multiple or holds_names(param.name)):
+            many = [",".join(quoted_name(str(each)) for each in many)]
+        texts = []
         for each in many:
             if isinstance(each, bool | dict | list):
                 form = f" ({param.metavar})" if param.metavar else ""
                 raise self._text.error(f"{where[2]} must be a text or a number{form}, not {each!r}", *where)
-            word = _typed(each)
-            if not flag or param.metavar in PLACES:
-                word = self._place(word, where)
-            # joined: a value may begin with a dash
-            yield from ((f"{flag}={word}",) if flag.startswith("--") else (flag, word) if flag else (word,))
+            text = str(each)  # dates and times as in ISO 8601
+            is_place = not is_option or param.metavar in PLACES
+            texts.append(self._place(text, where) if is_place else text)
+        takes_several = param.nargs == -1 or (is_option and param.multiple)
+        return tuple(texts) if takes_several else texts[0]
 
     def _place(self, word: Any, where: tuple[str, int, str]) -> str:
         """Return a path with ${NAME} replaced by what the environment has."""
@@ -407,5 +434,48 @@ def _many(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _typed(value: Any) -> str:
-    return str(value)  # dates and times as in ISO 8601
+def save_run(context: Any, file: str) -> None:
+    """Write to ``file`` the run file of the command line that ``context``, click's, was made of."""
+    folder = Path(file).resolve().parent
+    sections: dict[str, dict[str, Any]] = {DATA_SECTION: {}, MODEL_SECTION: {}, LIMITS_SECTION: {}}
+    step: dict[str, Any] = {COMMAND: context.info_name}
+    for param in context.command.params:
+        name, value = param.name, context.params[param.name]
+        if name == "save_run" or not was_typed(context, name):
+            continue
+        if name == "data":
+            sections[DATA_SECTION][FILES] = [_from(folder, each) for each in value]
+        elif name == "model":
+            sections[MODEL_SECTION][PATH] = _from(folder, value)
+        else:
+            if holds_names(name):
+                value = ",".join(value)
+            if param.metavar in PLACES:
+                value = _from(folder, value)
+            home = section_of(name)
+            (step if home is None else sections[home])[name.replace("_", "-")] = value
+    try:
+        written = _toml(sections, step).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"--save-run {file}: a run file is UTF-8, and what was typed is not") from None
+    with replacing(file) as stream:
+        stream.write(written)
+
+
+def _from(folder: Path, place: str) -> str:
+    """Return a path as it is called from the folder of the run file."""
+    if is_remote(place) or os.path.isabs(place) or place == "-":
+        return place
+    return os.path.relpath(place, folder)
+
+
+def _toml(sections: Mapping[str, Mapping[str, Any]], step: Mapping[str, Any]) -> str:
+    parts = [f"[{name}]\n{_pairs(values)}" for name, values in sections.items() if values]
+    return "\n".join([*parts, f"[[{STEPS}]]\n{_pairs(step)}"])
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    # what JSON writes is TOML too, of texts, numbers, truth values and lists of these; but not DEL, nor characters
+    # in two halves
+    written = ((name, json.dumps(value, ensure_ascii=False)) for name, value in values.items())
+    return "".join(f"{name} = {value}\n" for name, value in written).replace("\x7f", "\\u007f")

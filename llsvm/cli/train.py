@@ -17,7 +17,7 @@ from llsvm.cli.options import (
     settings_of,
     takes,
 )
-from llsvm.cli.output import echo
+from llsvm.cli.output import display, echo, echo_json, echo_note
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.process.signals import last_words
 from llsvm.settings.option import MOST_USED, OUTPUT, RESOURCES
@@ -114,7 +114,7 @@ def train(
         raise UsageError(f"{unused} has no meaning here: pass --state with a folder, or leave it out")
     source = open_data(data, settings)
     if save_run is not None:
-        from llsvm.cli.save_run import save_run as save
+        from llsvm.cli.run_file import save_run as save
 
         check_output(save_run, [*data, model])
         save(context, save_run)
@@ -128,9 +128,7 @@ def train(
 
         summary["test"] = evaluated_on(Model.load(model, with_log=False), test, settings, test_weight)
     if json:
-        from llsvm.models.model_file import json_bytes
-
-        typer.echo(json_bytes(summary).decode(), nl=False)
+        echo_json(summary)
     elif test is not None:
         from llsvm.cli.evaluate import print_evaluation
 
@@ -158,7 +156,6 @@ def run_training(
 
     keep_so_far: save it too when a signal ends the run, if a pass has been certified.
     state: as ``llsvm.state.checkpoints.checkpoints_in`` takes it."""
-    from llsvm.cli.display import say, showing
     from llsvm.kernels.start import start_quickly
     from llsvm.state.checkpoints import checkpoints_in
     from llsvm.training.training import Training
@@ -175,9 +172,9 @@ def run_training(
         checkpoints_in(*state) as checkpoints,
         Training(source, settings, output=model_path, checkpoints=checkpoints) as training,
     ):
-        say(training.defaults, quiet)
+        echo_note(training.defaults, quiet)
         with last_words(training.keep_state), last_words(what_became_of_it):
-            with showing(training.progress, settings, quiet) as show:
+            with display(training.progress, settings, quiet) as show:
                 for report in training:
                     show(report)
             training.finish(model_path)

@@ -1,7 +1,11 @@
-"""``llsvm tune``: the C, loss, penalty and class weights that predict held-out rows best, and the model of them."""
+"""``llsvm tune`` and ``llsvm path``: many models in one command.
+
+``tune`` chooses the C, loss, penalty and class weights that predict held-out rows best; ``path`` trains a model for
+each of many λ₁."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -16,13 +20,14 @@ from llsvm.cli.options import (
     check_output,
     objectives_of_lists,
     open_data,
+    settings_of,
     takes,
 )
-from llsvm.cli.output import echo, print_table
-from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED
+from llsvm.cli.output import cell_text, display, echo, echo_json, echo_note, echo_notes, print_table
+from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.process.signals import last_words
 from llsvm.settings.objective import LOSSES, PENALTIES
-from llsvm.settings.option import MOST_USED
+from llsvm.settings.option import MOST_USED, OUTPUT
 
 
 @takes(
@@ -157,11 +162,10 @@ def tune(
     **options: Any,
 ) -> int:
     """Choose C, and the loss, penalty and class weights, on held-out rows, and train."""
-    from llsvm.cli.display import say, say_notes, showing
     from llsvm.kernels.start import start_quickly
     from llsvm.training.training import Training
-    from llsvm.tune import asked, naming_columns, tuning_settings
-    from llsvm.tuning.run import Tuning
+    from llsvm.tune import open_question, tuning_settings
+    from llsvm.tuning.search import Tuning
 
     objectives = tuning_settings(objectives_of_lists(options, context), group, time)
     settings = objectives[0]
@@ -171,29 +175,26 @@ def tune(
 
         check_picture(plot)
         check_output(plot, [model, *data])
-    with naming_columns(group, time):
-        source = open_data(data, settings)
-    again = partial(open_data, data)
-    learn = probabilities, threshold, group, time, race
-    question = asked(objectives, costs, folds, validation, holdout, score, rule, source, again, *learn)
+    asks: dict[str, Any] = {"C": costs, "folds": folds, "validation": validation, "holdout": holdout}
+    asks |= {"score": score, "rule": rule, "probabilities": probabilities, "threshold": threshold}
+    asks |= {"group": group, "time": time, "race": race}
+    source, question = open_question(objectives, partial(open_data, data), **asks)
     start_quickly()
     with Training(source, settings, output=model, tunes=True) as training:
-        say(training.defaults, quiet)
+        echo_note(training.defaults, quiet)
         tuning = Tuning(training, question)
         with last_words(lambda: tuning.save_so_far(model)):
-            with showing(training.progress, settings, quiet) as show:
+            with display(training.progress, settings, quiet) as show:
                 tuning.run(show)
             tuning.model.save(model)
         answer, converged = tuning.as_dict(), tuning.converged
-    say_notes(source, quiet)
+    echo_notes(source, quiet)
     if plot is not None:
         draw_search(answer, plot)
     if json:
-        from llsvm.models.model_file import json_bytes
-
-        typer.echo(json_bytes(answer).decode(), nl=False)
+        echo_json(answer)
     else:
-        _show(answer, model, training.settings, quiet)
+        _print_search(answer, model, training.settings, quiet)
     if converged:
         return EXIT_CONVERGED
     advice = answer["advice"] or "candidates of large C may; see the gaps in the table"
@@ -201,9 +202,9 @@ def tune(
     return EXIT_NOT_CONVERGED
 
 
-def _show(answer: dict[str, Any], model: str, settings: Any, quiet: bool) -> None:
+def _print_search(answer: dict[str, Any], model: str, settings: Any, quiet: bool) -> None:
     """Print the table, and what the model is."""
-    from llsvm.calibration.threshold import describe
+    from llsvm.calibration.calibrators import describe
     from llsvm.cli.train import outcome
     from llsvm.tuning.grid import said_of, told_apart
 
@@ -253,3 +254,113 @@ def _concurrency(part: dict[str, Any]) -> str:
     if part["solver"] != "llsvm":
         return "one after the other"
     return f"{part['at_once']} at once" if part["batches"] > 1 else "all at once"
+
+
+@takes(
+    *("penalty", "lambda2", "tol", "memory_limit", "bias", "intercept", "scale", "threads", "spill_dir"),
+    "max_seconds",
+    *("loss", "epsilon", "quantile", "delta", "target_scale"),
+    *READING,
+    penalty={"default": "l1", "choices": ("l1", "elasticnet"), "help": "Penalty on the weights."},
+    lambda2={"help": "Factor of ½‖w‖², with elasticnet."},
+    tol={"help": "Relative gap of each model."},
+    max_seconds={
+        "help": "Once this time is over, for all models together, there is no other step: a last pass measures "
+        "what there is."
+    },
+)
+def path(
+    context: typer.Context,
+    data: Annotated[list[str], typer.Argument(metavar="DATA", help="Training data.")],
+    lambda1: Annotated[
+        list[float] | None,
+        typer.Option(
+            metavar="FLOAT",
+            help="Factor of ‖w‖₁; repeatable.",
+            show_default="spread by itself",
+            rich_help_panel=MOST_USED,
+        ),
+    ] = None,
+    points: Annotated[
+        int,
+        typer.Option(metavar="INT", help="How many λ₁, if none are given.", rich_help_panel=MOST_USED),
+    ] = 20,
+    validation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Data to measure each model on: its accuracy, with --loss logistic log loss and Brier score too; "
+            "of a regression R², mean absolute and squared error.",
+            rich_help_panel=MOST_USED,
+        ),
+    ] = None,
+    plot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Draw the path: path.png, path.svg, path.pdf.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    trace: Trace = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    **options: Any,
+) -> int:
+    """Train sparse models along a sequence of λ₁, each begun at the one before."""
+    import numpy as np
+
+    from llsvm.path import path as train_path
+    from llsvm.path import plot as draw
+    from llsvm.path import require_lambda1
+    from llsvm.scoring import FIGURES
+    from llsvm.scoring.measure import measure
+    from llsvm.scoring.sources import open_validation
+    from llsvm.settings.settings import said_of_defaults
+    from llsvm.solvers.base import in_passes
+    from llsvm.train import check_test
+
+    require_lambda1(options["penalty"], options["lambda2"])
+    settings = settings_of(options, context, solver="smsvm", lambda1=1.0)
+    if points < 1:
+        raise UsageError(f"--points must be at least 1, not {points}")
+    for each in lambda1 or []:
+        replace(settings, lambda1=each)  # refused before anything is read
+    if plot is not None:
+        from llsvm.cli.plots import check_picture
+
+        check_output(plot, [*data, *([validation] if validation else [])])
+        check_picture(plot)
+    rows = []
+    if validation is not None:
+        check_test(validation, settings)
+    training_data = open_data(data, settings)
+    echo_note(said_of_defaults(settings, training_data.info().is_table), quiet)
+    for point in train_path(training_data, settings, np.array(lambda1) if lambda1 else points, plot):
+        if validation is not None:
+            # as the model reads its data: the same columns, categories and numbering
+            source = open_validation(point.model, validation, settings)
+            answer = measure(point.model, source, memory_limit=settings.memory_limit)
+            point = replace(point, figures={name: answer[name] for name in FIGURES if name in answer})
+        rows.append(point)
+        if not quiet:
+            words = [f"λ₁ {point.lambda1:.4g}", f"{point.nonzero_weights} weights not zero"]
+            words.append(in_passes(point.passes) + ("" if point.model.converged else ", not converged"))
+            words += [f"{name.replace('_', ' ')} {value:.4g}" for name, value in point.figures.items()]
+            echo(", ".join(words), err=True)
+    echo_notes(training_data, quiet)
+    left_out = (len(lambda1) if lambda1 else points) - len(rows)
+    if left_out:
+        n = f"{len(rows)} of {len(rows) + left_out} points are trained"
+        over = f"llsvm: --max-seconds {settings.max_seconds:g} were over"
+        echo(f"{over}: {n}; give it more time, or fewer points", err=True)
+    _print_points([point.as_dict() for point in rows], left_out, json)
+    if plot is not None:
+        draw(rows, plot)
+    done = not left_out and all(point.model.converged for point in rows)
+    return EXIT_CONVERGED if done else EXIT_NOT_CONVERGED
+
+
+def _print_points(rows: list[dict[str, Any]], left_out: int, json: bool) -> None:
+    if json:
+        echo_json({"points": rows, "left_out": left_out})
+        return
+    print_table(list(rows[0]), [[cell_text(value) for value in row.values()] for row in rows])

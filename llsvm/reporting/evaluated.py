@@ -200,7 +200,7 @@ def _leads(shapes: Mapping[str, Any]) -> Markup:
 
 
 def _histogram(histogram: Mapping[str, Any], said: str, label: str, names: Mapping[str, str]) -> Markup:
-    """Return a card with a histogram, see ``llsvm.scoring.shapes``. names: of each series, with their kinds."""
+    """Return a card with a histogram, see ``llsvm.scoring.metrics``. names: of each series, with their kinds."""
     edges, counts = histogram["edges"][0], histogram["counts"]
     top = max(max(each) for each in counts)
     plot = Plot(said, axis_of(label, edges), axis_of("rows", (top,), zero=True))

@@ -23,8 +23,8 @@ from llsvm.models.model import Model
 from llsvm.models.record import label_text
 from llsvm.models.sparse import Weights, of_columns
 from llsvm.models.tables import CENTER, intercept_of, namer
+from llsvm.scoring.predictions import column_base, score_blocks
 from llsvm.scoring.room import max_block_bytes, row_bytes
-from llsvm.scoring.scores import column_base, score_blocks
 
 INTERCEPT = "(intercept)"
 DEFAULT_TOP = 10

@@ -17,10 +17,14 @@ from llsvm.models.model import Model
 from llsvm.models.record import label_text
 from llsvm.models.tables import known_labels
 from llsvm.scoring.metrics import (
+    SCORE_BINS,
     Bin,
+    ClassShapes,
+    Histogram,
     Moments,
     NumberErrors,
     Numbers,
+    NumberShapes,
     PrecisionRecall,
     ProbabilityErrors,
     matthews_corrcoef,
@@ -28,9 +32,15 @@ from llsvm.scoring.metrics import (
     targets_of,
     weights_of,
 )
-from llsvm.scoring.ranking import Areas, Curve, RankingFigure, ThresholdFigures, Thresholds
-from llsvm.scoring.score_spool import ScoreSpool, SpoolFile
-from llsvm.scoring.shapes import SCORE_BINS, ClassShapes, Histogram, NumberShapes
+from llsvm.scoring.ranking import (
+    Areas,
+    Curve,
+    RankingFigure,
+    ScoreSpool,
+    SpoolFile,
+    ThresholdFigures,
+    Thresholds,
+)
 
 _CELL_BYTES, _CELL_TEXT_BYTES = 24, 100  # of a confusion's cell: counted, as a list, and as JSON
 _CLASS_BYTES, _THRESHOLD_BYTES = 1000, 1000  # of what there is of each, and as JSON
@@ -75,8 +85,8 @@ class Evaluation(TypedDict):
     wrong; unknown_labels: up to 20 of those with their counts. Where the model gives probabilities, over the rows
     whose label it knows: log_loss: the mean of −log p of the true class; brier_score: the mean of (1 − p)² of the
     true class, of more than two classes Σ (p_k − [k is true])²; reliability: see Bin. threshold: as the model has
-    it, if one was chosen. shapes: where they are asked for, see ``llsvm.scoring.shapes``. thresholds: likewise, see
-    ThresholdFigures."""
+    it, if one was chosen. shapes: where they are asked for, see ``llsvm.scoring.metrics``. thresholds: likewise,
+    see ThresholdFigures."""
 
     rows: int
     weight: NotRequired[float]
@@ -104,7 +114,7 @@ class RegressionEvaluation(TypedDict):
     NaN of a single row. weight: the sum of the rows' weights, where they have some: all else is by them.
     mean_absolute_error, mean_squared_error, root_mean_squared_error: of y − p. Of a quantile q, pinball_loss: the
     mean of q (y − p) above the prediction and (q − 1)(y − p) below it, and coverage: the share of rows with y ≤ p,
-    q of a perfect model. shapes: where they are asked for, see ``llsvm.scoring.shapes``."""
+    q of a perfect model. shapes: where they are asked for, see ``llsvm.scoring.metrics``."""
 
     rows: int
     weight: NotRequired[float]

@@ -73,36 +73,36 @@ def taken(
     path: str | os.PathLike[str],
     memory_limit: str | int | None = None,
     with_log: bool = False,
-    beside: int = 0,
+    other_bytes: int = 0,
 ) -> Model:
     """Return the model in the file ``path``; an UnreadModel where the limit has no room for it. with_log: see
-    ``Model.load``. beside: bytes that are held too. Raises ModelError, and BudgetError where not even its names and
-    vocabularies fit the limit."""
+    ``Model.load``. other_bytes: bytes that are held too. Raises ModelError, and BudgetError where not even its
+    names and vocabularies fit the limit."""
     sizes = model_bytes(path)
     try:
         # weights are held twice where they score
-        require_room_for(sizes.total + sizes.weights, memory_limit, beside)
+        require_room_for(sizes.total + sizes.weights, memory_limit, other_bytes)
     except BudgetError as error:
         if resident_bytes() + sizes.others > max(error.limit_bytes, RUNTIME_BYTES):
             raise error.as_least() from error
-        return UnreadModel.of_file(path, error, beside)
+        return UnreadModel.of_file(path, error, other_bytes)
     return Model.load(path, with_log)
 
 
-def require_room(path: str | os.PathLike[str], memory_limit: str | int | None, beside: int = 0) -> None:
+def require_room(path: str | os.PathLike[str], memory_limit: str | int | None, other_bytes: int = 0) -> None:
     """Raise BudgetError as ``require_room_for`` of the model in the file ``path``."""
-    require_room_for(model_bytes(path).total, memory_limit, beside)
+    require_room_for(model_bytes(path).total, memory_limit, other_bytes)
 
 
-def require_room_for(nbytes: int, memory_limit: str | int | None, beside: int = 0) -> None:
-    """Raise BudgetError unless a model of so many bytes fits the limit. beside: bytes that are held too."""
+def require_room_for(nbytes: int, memory_limit: str | int | None, other_bytes: int = 0) -> None:
+    """Raise BudgetError unless a model of so many bytes fits the limit. other_bytes: bytes that are held too."""
     limit = memory_limit_bytes(DEFAULT_MEMORY if memory_limit is None else memory_limit)
     needs = {
         _RUNTIME: RUNTIME_BYTES,
         "model": nbytes,
         _BLOCKS: BLOCKS_HELD * SMALLEST_BLOCK_BYTES,
     }
-    MemoryBudget(limit, 0).require(needs | ({"the other model": beside} if beside else {}))
+    MemoryBudget(limit, 0).require(needs | ({"the other model": other_bytes} if other_bytes else {}))
 
 
 def row_bytes(model: Model, text_bytes: int = 0) -> int:

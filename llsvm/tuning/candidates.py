@@ -34,9 +34,17 @@ from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.smsvm.solver import SmSVM
 from llsvm.spill.row_state import RowState
 from llsvm.training.training import Training
-from llsvm.tuning.batches import Batch, Weights, batch_size, batches
+from llsvm.tuning.batches import (
+    STARTS,
+    Batch,
+    Start,
+    Weights,
+    batch_size,
+    batches,
+    start_of_first_folds,
+    start_of_largest,
+)
 from llsvm.tuning.held_out import LeftOut, by_column
-from llsvm.tuning.starts import STARTS, Start, start_of_first_folds, start_of_largest
 from llsvm.tuning.trained import WEIGHTS, PassCounts, Trained, TrainingWork
 
 MIN_SIDE_BY_SIDE = 3  # candidates: fewer are as quick one by one

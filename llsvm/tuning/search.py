@@ -7,47 +7,56 @@
 Columns are scaled, categories and vocabularies learned, on all rows, held-out ones too; their labels are in none of
 that. In a race folds follow each other: the best candidate on the first is trained for all of them next, and what
 can no longer be better than that is dropped after whatever fold shows it.
+
+A run of ``tune`` is a search, the choice, and the training of the chosen candidate's model on all rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import cast
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.calibration.held_scores import HeldScores
-from llsvm.calibration.learning import LINE, NOTHING, Learned, LearningRequest, learn
+from llsvm.calibration.learning import LINE, NOTHING, HeldScores, Learned, LearningRequest, learn
 from llsvm.data.source import BlockSource
-from llsvm.errors import DataError
-from llsvm.memory.process import default_threads
+from llsvm.dataset import DatasetInfo
+from llsvm.errors import BudgetError, DataError
+from llsvm.memory.process import default_threads, return_dropped_memory
 from llsvm.models.model import Model
 from llsvm.objective.problems import Fold, count_problems
 from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
+from llsvm.training.persistence import save_snapshot
 from llsvm.training.training import Training
-from llsvm.tuning.candidates import BatchedCandidates, SequentialCandidates
+from llsvm.tuning.batches import CandidateStarts
+from llsvm.tuning.candidates import BatchedCandidates, SequentialCandidates, weights_bytes
 from llsvm.tuning.folds import holdout, needs_of_folds, stratified
-from llsvm.tuning.grid import solver_of
-from llsvm.tuning.held_out import count_rows, score_file, score_folds
-from llsvm.tuning.scores import Score
-from llsvm.tuning.starts import CandidateStarts
-from llsvm.tuning.table import Board, Key, Row
-from llsvm.tuning.tally import Tally
-from llsvm.tuning.trained import CandidateWeights, PassCounts, Show, Trained, TrainingWork
+from llsvm.tuning.grid import described, solver_of
+from llsvm.tuning.held_out import Tally, count_rows, score_file, score_folds
+from llsvm.tuning.scores import Board, Key, Row, Score, choose_row
+from llsvm.tuning.trained import (
+    WEIGHTS,
+    CandidateWeights,
+    Float64Restart,
+    PassCounts,
+    Show,
+    Trained,
+    TrainingWork,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question to a search: its candidates, and the rows that they are scored on.
 
-    objectives: settings that have all but C. costs: C's, ascending. rule: see ``llsvm.tuning.table.chosen``. race:
-    drop candidates that can no longer be the best. folds: how many, 0 for none; holdout: or the share of rows that
-    is held out; validation: or opens the data to score on, for a Model. again: opens the training data anew, None
-    where they can be read once only. learning: to be learned from held-out rows' scores. by_column: finds so many
-    folds by a column.
+    objectives: settings that have all but C. costs: C's, ascending. rule: see ``llsvm.tuning.scores.choose_row``.
+    race: drop candidates that can no longer be the best. folds: how many, 0 for none; holdout: or the share of rows
+    that is held out; validation: or opens the data to score on, for a Model. again: opens the training data anew,
+    None where they can be read once only. learning: to be learned from held-out rows' scores. by_column: finds so
+    many folds by a column.
     """
 
     objectives: tuple[Settings, ...]
@@ -86,8 +95,8 @@ class SearchResult:
         return self.other_passes + sum(part.passes for part in self.parts)
 
     @property
-    def at_once(self) -> int:
-        return max(part.at_once for part in self.parts)
+    def concurrent(self) -> int:
+        return max(part.concurrent for part in self.parts)
 
 
 class Search:
@@ -242,7 +251,7 @@ class Search:
         dataset, n_rows = stream.dataset, self._validation_rows or stream.dataset.n_rows
         with HeldScores(stream, n_rows, len(weights.get(key, 0)), LINE, reserve_work=True) as held:
             if self._validation is None:
-                folds, size = cast(list[Fold], self._work.folds), self.result.at_once
+                folds, size = cast(list[Fold], self._work.folds), self.result.concurrent
                 for start in range(0, len(folds), size):
                     batch = range(start, min(start + size, len(folds)))
                     coef = np.stack([weights.get(key, fold) for fold in batch])[None]
@@ -258,3 +267,113 @@ class Search:
             learned = learn(held, question.learning, dataset, one_vs_one, stream.budget, remedy)
         weights.close()
         return learned
+
+
+class Tuning:
+    """One run over the data of ``training``, which has the model in the end."""
+
+    def __init__(self, training: Training, question: Question) -> None:
+        self._training, self._question = training, question
+        self._search_result = SearchResult()
+        self._learned = Learned()
+        self._best: Row | None = None
+
+    def run(self, show: Show = lambda report: None) -> None:
+        """Search, and train the model. show: called with each pass. Raises LLSVMError's subclasses."""
+        training, question = self._training, self._question
+        while True:
+            try:
+                search = Search(training, question, show)
+                self._search_result = search.run()
+                best = self._best = choose_row(self._search_result.rows, question.score, question.rule)
+                self._learned = search.learn(best.key)
+                break
+            except Float64Restart:
+                pass  # until here its frames hold on to the search
+            except BudgetError as error:
+                before = needs_of_folds if question.validation is None else None
+                raise training.with_smallest(error, self._bytes_beside_solver, before) from error
+            del search  # and all that it holds
+            training.keep_double()
+        settings = replace(question.objectives[best.objective], C=best.C)
+        settings = settings.resolved(training.stream.source.info().is_table)
+        return_dropped_memory()  # weights of candidates, and what scored them
+        for report in training.go_on(settings, search.starts.shares(best.key)):
+            show(report)
+
+    def _bytes_beside_solver(self, dataset: DatasetInfo) -> dict[str, int]:
+        """Return bytes by name of what a search holds beside a solver: libraries, weights of candidates in
+        sequence."""
+        question = self._question
+        nbytes = (
+            weights_bytes(dataset, each, len(question.costs))
+            for each in question.objectives
+            if solver_of(each) != "llsvm"
+        )
+        held = {WEIGHTS: max(nbytes, default=0), **question.learning.library}
+        return {what: nbytes for what, nbytes in held.items() if nbytes}
+
+    @property
+    def model(self) -> Model:
+        """Return the model of the chosen candidate, with what was learned from held-out rows."""
+        return self._learned.give(self._training.model)
+
+    def save_so_far(self, path: str) -> str:
+        """Save the model so far, see ``Training.save_so_far``: while that of the chosen candidate is trained there
+        is one, with what was learned from held-out rows."""
+        model = self._training.model_so_far()
+        return save_snapshot(None if model is None else self._learned.give(model), path)
+
+    @property
+    def best(self) -> Row:
+        assert self._best is not None, "run() comes first"
+        return self._best
+
+    @property
+    def rows(self) -> list[Row]:
+        """Return the row of each objective and C, ascending."""
+        return self._search_result.rows
+
+    @property
+    def converged(self) -> bool:
+        """Return whether all candidates are certified to the tolerance, and the model."""
+        return bool(self._training.summary()["converged"]) and all(row.converged for row in self.rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values: best_C, best_score, score, rule, race; best: the chosen objective (see
+        ``described``) with its C; table: of each objective and C, both, and what ``Row.as_dict`` has; candidates;
+        at_once: problems in the same passes at most, those of all rows among them, in so many batches;
+        search_passes over the training data; trained_alone: candidates that took more passes than the others, and
+        were trained by themselves; searches: by loss and penalty, the same of these; probabilities: the method that
+        they were learned by; threshold: see ``llsvm.calibration.calibrators.choose``, both None where they were not
+        asked for; and of the model what ``llsvm train --json`` has."""
+        result, learned = self._search_result, self._learned
+        objectives = [described(each) for each in self._question.objectives]
+        return {
+            "best_C": self.best.C,
+            "best_score": self.best.mean,
+            "best": {"C": self.best.C, **objectives[self.best.objective]},
+            "score": self._question.score.name,
+            "rule": self._question.rule,
+            "race": self._question.race,
+            "table": [{**objectives[row.objective], **row.as_dict()} for row in result.rows],
+            "candidates": sum(len(row.scores) for row in result.rows),
+            "at_once": result.concurrent,
+            "batches": sum(part.batches for part in result.parts),
+            "search_passes": result.passes,
+            "trained_alone": sum(part.alone for part in result.parts),
+            "searches": [
+                {
+                    **{name: objectives[part.objectives[0]][name] for name in ("loss", "penalty")},
+                    "solver": part.solver,
+                    "candidates": sum(len(r.scores) for r in result.rows if r.objective in part.objectives),
+                    "at_once": part.concurrent,
+                    "batches": part.batches,
+                    "passes": part.passes,
+                }
+                for part in result.parts
+            ],
+            "probabilities": None if learned.calibration is None else learned.calibration.method,
+            "threshold": learned.threshold,
+            **self._training.summary(),
+        }

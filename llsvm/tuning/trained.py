@@ -15,8 +15,8 @@ from llsvm.solvers.base import Report
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import class_weights
 from llsvm.training.training import Training
-from llsvm.tuning.starts import CandidateStarts, Start
-from llsvm.tuning.table import Board, Key
+from llsvm.tuning.batches import CandidateStarts, Start
+from llsvm.tuning.scores import Board, Key
 
 Show = Callable[[Report], None]
 WEIGHTS = "weights of candidates"  # line of the budget
@@ -45,12 +45,12 @@ class Trained:
 class PassCounts:
     """Counts of passes of the candidates of a few objectives, which share passes.
 
-    solver: its name. objectives: their numbers. at_once: candidates of the same passes; batches, passes: so many,
-    over the training data. alone: candidates that were trained alone in the end."""
+    solver: its name. objectives: their numbers. concurrent: candidates of the same passes; batches, passes: so
+    many, over the training data. alone: candidates that were trained alone in the end."""
 
     solver: str
     objectives: Sequence[int]
-    at_once: int = 1
+    concurrent: int = 1
     batches: int = 0
     passes: int = 0
     alone: int = 0
@@ -68,7 +68,7 @@ class PassCounts:
 
     def trained_at_once(self, candidates: int) -> None:
         """Count candidates that share passes."""
-        self.at_once = max(self.at_once, candidates)
+        self.concurrent = max(self.concurrent, candidates)
 
 
 @dataclass(slots=True)

@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.settings.objective import SOFTMAX
 from llsvm.settings.settings import Settings
-from llsvm.verification import losses
 from llsvm.verification.dual import FoundDual
 from llsvm.verification.machines import LinearMachine, LinearSums, Scored
-from llsvm.verification.problems import Problems
+from llsvm.verification.problems import Problems, conjugate_of
 from llsvm.verification.reading import Rows
 
 Array = NDArray[np.float64]
@@ -37,7 +36,7 @@ _FAR = 700.0  # between scores: beyond, exponentials of the difference are no fl
 def dual_at_weights(
     settings: Settings, problems: Problems, machine: LinearMachine, smoothing: Array
 ) -> FoundDual:
-    """Return the sums of the dual point at the weights. smoothing: see ``losses.Conjugate.at``, of each problem."""
+    """Return the sums of the dual point at the weights. smoothing: see ``Conjugate.at``, of each problem."""
     if settings.multiclass == SOFTMAX:
         return SoftmaxDual(settings, problems, machine)
     return MarginDual(settings, problems, machine, smoothing)
@@ -63,13 +62,13 @@ class MarginDual(FoundDual):
     ) -> None:
         super().__init__(problems.count)
         self._problems, self._smoothing, self._is_free = problems, smoothing, settings.intercept
-        self._conjugate, self._constant = losses.conjugate_of(settings), settings.constant
+        self._conjugate, self._constant = conjugate_of(settings), settings.constant
         p = problems.count
         self._w, self._sides = LinearSums(machine, 2 * p), _Sides(p)
         self._sum_off = np.zeros(p)  # by which rounding may have changed Σ α of both sides
 
     def add(self, block: Block, scored: Scored) -> None:
-        problems, conjugate, found = self._problems, self._conjugate, self._sides
+        problems, conjugate, sums = self._problems, self._conjugate, self._sides
         scores = scored.values
         signs, cost = problems.signs[:, block.class_ids].T, problems.full_cost(block)
         target = block.y[:, None] if block.has_targets else np.ones((1, 1))
@@ -89,16 +88,16 @@ class MarginDual(FoundDual):
         self._sum_off += (cost * moved).sum(axis=0)
         for number, sign in enumerate((signs, -signs)):
             max_gradient = np.maximum(*(e * sign for e in ends))
-            found.alpha_rise[number] += (
+            sums.alpha_rise[number] += (
                 cost * (np.maximum(max_gradient, 0.0) - np.maximum(a * sign, 0.0))
             ).sum(axis=0)
         for number, side in enumerate((above, ~above)):
             side_cost = np.where(side, cost, 0.0)
-            found.alpha[number] += np.where(side, alpha, 0.0).sum(axis=0)
-            found.linear[number] += (side_cost * linear).sum(axis=0)
-            found.squares[number] += (side_cost * squares).sum(axis=0)
-            found.off[number] += (side_cost * off).sum(axis=0)
-            found.linear_rise[number] += (side_cost * np.where(signs != 0, highest - linear, 0.0)).sum(axis=0)
+            sums.alpha[number] += np.where(side, alpha, 0.0).sum(axis=0)
+            sums.linear[number] += (side_cost * linear).sum(axis=0)
+            sums.squares[number] += (side_cost * squares).sum(axis=0)
+            sums.off[number] += (side_cost * off).sum(axis=0)
+            sums.linear_rise[number] += (side_cost * np.where(signs != 0, highest - linear, 0.0)).sum(axis=0)
 
     def finish(self, rows: Rows) -> None:
         p, sums = self._problems.count, self._sides

@@ -2,7 +2,7 @@
 
     P(w) = ½ ‖w‖² + Σ_i C_i φ(m_i, t_i):   D(α) = Σ_i C_i b(α_i / C_i, t_i) − ½ ‖w(α)‖²,   w(α) = Σ_i α_i y_i x_i
 
-for each problem that rows make, φ* and the bounds of α as ``losses.conjugate_of`` has them, the constant feature a
+for each problem that rows make, φ* and the bounds of α as ``conjugate_of`` has them, the constant feature a
 part of x. Of all classes at once, with a_im ≥ 0, m ≠ y_i, a_im ≤ 1 (Weston-Watkins) or Σ_m a_im ≤ 1
 (Crammer-Singer): D(a) = Σ_im C_i a_im − ½ Σ_m ‖w_m‖², w_m = Σ_i C_i x_i ([y_i = m] Σ_c a_ic − a_im). Of one_class
 D(α) = −½ ‖Σ α_i x_i‖² where Σ α_i = ν Σ C_i, to which α is brought along the segment to 0 or to C.
@@ -23,10 +23,10 @@ from llsvm.block import Block
 from llsvm.errors import DataError, UsageError
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
-from llsvm.state.container import AT_WEIGHTS, LARGEST_COST, RESULT, SHARES, Container
-from llsvm.verification import losses
+from llsvm.state.container import Container
+from llsvm.state.folder import AT_WEIGHTS, LARGEST_COST, RESULT, SHARES
 from llsvm.verification.machines import Machine, Scored
-from llsvm.verification.problems import Problems
+from llsvm.verification.problems import Problems, conjugate_of
 from llsvm.verification.products import PIECE_VALUES
 from llsvm.verification.reading import Rows
 
@@ -195,7 +195,7 @@ class _Margins(_DualSums):
     def _alpha(self, block: Block, share: NDArray[np.floating], cost: Array) -> Array:
         """Add the block's terms that are linear in α; return (n, problems) α, 0 where it is outside its bounds or
         the row takes no part."""
-        conjugate, rows = losses.conjugate_of(self._settings), np.arange(block.n_rows)
+        conjugate, rows = conjugate_of(self._settings), np.arange(block.n_rows)
         signs = self._problems.signs[:, block.class_ids].T
         a = np.stack([share[rows, place].astype(np.float64) for place in self._places(block)], axis=1)
         for bound in (conjugate.lower, conjugate.upper):

@@ -67,16 +67,21 @@ def _of_arrays(settings: Settings, X: Any, sample_weight: Any) -> Settings:
 
 @contextmanager
 def rows_of(
-    model: Model, settings: Settings, data: Any, y: Any, sample_weight: Any, kept: KeptDual | None = None
+    model: Model,
+    settings: Settings,
+    data: Any,
+    y: Any,
+    sample_weight: Any,
+    saved_dual: KeptDual | None = None,
 ) -> Iterator[Rows]:
-    """Yield the rows that training met, read once. settings: of ``settings_of``. kept: dual variables whose weights
-    are to be summed, beside the model's; None: none are.
+    """Yield the rows that training met, read once. settings: of ``settings_of``. saved_dual: dual variables whose
+    weights are to be summed, beside the model's; None: none are.
 
     Nothing is written to disk unless data can be read once only. Raises BudgetError, DataError, DiskError,
     UsageError."""
     given, threads = settings.memory_limit, settings.threads or default_threads()
     limit_bytes = default_limit_bytes() if given is None else memory_limit_bytes(given)
-    copies = 4 if kept is None else 12
+    copies = 4 if saved_dual is None else 12
     model_bytes = copies * model.weights.nbytes + 8 * len(model.extra.get("fill", ()))
     column = only_text(model.extra)
     if (
@@ -95,7 +100,7 @@ def rows_of(
     work = WORK_BYTES if model.feature_map is None else WORK_BYTES + model.feature_map.work_bytes
 
     def needs(dataset: DatasetInfo) -> int:
-        return _kernel_bytes(model, kept, dataset, Problems.of(settings, dataset).count)
+        return _kernel_bytes(model, saved_dual, dataset, Problems.of(settings, dataset).count)
 
     def read(rows: Rows) -> Rows:
         rows.budget.reserve(_MODEL, model_bytes)
