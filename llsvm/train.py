@@ -18,7 +18,6 @@ from llsvm.models import model_file
 from llsvm.models.header import PRUNED
 from llsvm.models.model import Model
 from llsvm.scoring.room import block_bytes
-from llsvm.settings.objective import LossName
 from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.solvers.advice import NOTHING
@@ -93,7 +92,17 @@ def train(
     coef0: float = 0.0,
     feature_map: Literal["nystroem", "rff"] | None = None,
     components: int = 500,
-    loss: LossName = "hinge",
+    loss: Literal[
+        "hinge",
+        "squared_hinge",
+        "least-squares",
+        "logistic",
+        "epsilon_insensitive",
+        "squared_epsilon_insensitive",
+        "quantile",
+        "huber",
+        "one_class",
+    ] = "hinge",
     epsilon: float = 0.1,
     quantile: float = 0.5,
     delta: float = 1.0,

@@ -67,7 +67,7 @@ def tune(
     data: Any,
     y: Any = None,
     *,
-    C: str | Sequence[float] = DEFAULT_COSTS,
+    C: str | Sequence[float] = DEFAULT_COSTS,  # candidates
     folds: int | None = None,
     validation: Any = None,
     holdout: float | None = None,
@@ -96,8 +96,11 @@ def tune(
     memory_limit: str | int | None = None,
     label: str | int | None = None,
     scale: Literal["auto", "none", "maxabs", "minmax", "standard", "unit-row"] = "auto",
-    class_weight: str | Mapping[Any, float] | Sequence[str | Mapping[Any, float] | None] | None = None,
-    multiclass: Literal["ovr", "ovo"] = "ovr",
+    class_weight: str
+    | Mapping[Any, float]
+    | Sequence[str | Mapping[Any, float] | None]
+    | None = None,  # or a list
+    multiclass: Literal["ovr", "ovo"] = "ovr",  # those with a problem for each C
     tol: float = 0.001,
     max_passes: int | None = 200,
     threads: int | None = None,
@@ -128,9 +131,9 @@ def tune(
     encoding: str = "utf-8",
     target_scale: Literal["auto", "none", "standard"] = "auto",
     bias: float | Literal["auto"] = "auto",
-    loss: str | Sequence[str] = "hinge",
-    penalty: str | Sequence[str] = "l2",
-    l1_ratio: float | Sequence[float] = 0.5,
+    loss: str | Sequence[str] = "hinge",  # or a list
+    penalty: str | Sequence[str] = "l2",  # or a list
+    l1_ratio: float | Sequence[float] = 0.5,  # or a list
     epsilon: float = 0.1,
     quantile: float = 0.5,
     delta: float = 1.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -22,13 +22,11 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from llsvm.data.batches import is_query
 from llsvm.data.frame_tables import holds_more_than_numbers
-from llsvm.data.paths import names_files
 from llsvm.errors import DataError, LLSVMError, UsageError
-from llsvm.estimators.callbacks import Tasks
-from llsvm.estimators.documents import TEXT_OPTIONS, is_documents, names_columns, text_of, with_columns
-from llsvm.features.array_labels import refuse_dictionaries, refuse_masked, refuse_times
+from llsvm.estimators.inputs import is_documents, require_rows, with_columns
+from llsvm.estimators.parameters import OPTION_NAMES, TEXT_OPTIONS, names_columns, text_of
+from llsvm.features.array_labels import refuse_masked, refuse_times
 from llsvm.features.frames import (
     column_names,
     is_frame,
@@ -47,8 +45,6 @@ from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELL
 from llsvm.settings.option import ESTIMATOR_NAMES
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import OPTIONS, Settings
-from llsvm.state.checkpoints import Checkpoints
-from llsvm.train import train_with
 
 _JOINT = {"crammer_singer": "crammer-singer", "weston_watkins": "weston-watkins"}  # as scikit-learn writes it
 REMEDIES = {  # fit scales nothing
@@ -63,7 +59,6 @@ _KINDS: dict[str, tuple[type, ...]] = {  # of what Settings knows by another nam
     "n_jobs": (int, type(None)),
 }
 _IN_MEMORY = {"exclude": "drop"}  # no parameter, but what pandas and Polars call it
-_OPTION = {there: name for name, there in ESTIMATOR_NAMES.items()}  # parameter -> option, where they differ
 _NO_INTERCEPT = {"fit_intercept": False, "intercept_scaling": 0.0, "penalize_intercept": True}
 # of an estimator that has no such parameters
 _ESTIMATORS = {
@@ -84,9 +79,6 @@ class LLSVMEstimator(BaseEstimator):
     """What options are called here, where it is otherwise."""
 
     verbose: int = 0
-    _frames: ClassVar[int] = 0
-    """Of the stack, between a fit and ``_trained``."""
-
     feature_names_in_: NDArray[Any]
     kernel: str | None
     text: bool | str | Sequence[str]
@@ -257,24 +249,7 @@ class LLSVMEstimator(BaseEstimator):
     ) -> Model:
         """Return the model of arrays, or of files, whose labels are theirs. groups: see ``_fit``. Warnings are
         about what called the caller."""
-        remedies = None if y is None and names_files(X) else REMEDIES
-        more: dict[str, Any] = {"names": self._names, "warn_at": 5 + self._frames, "remedies": remedies}
-        tasks = self._tasks(settings, X, y, sample_weight)
-        with self._last_run() as checkpoints:
-            more |= {"checkpoints": checkpoints, "follow": None if tasks is None else tasks.follow}
-            more |= {"verbose": self.verbose}
-            model = train_with(settings, X, y, sample_weight, **more)
-        if tasks is not None:
-            tasks.end(model)
-        return model
-
-    def _last_run(self) -> AbstractContextManager[Checkpoints | None]:
-        """Return the run that a fit begins at."""
-        return nullcontext()
-
-    def _tasks(self, settings: Settings, X: Any, y: Any, sample_weight: Any) -> Tasks | None:
-        """Return the tasks that callbacks are told of."""
-        return None
+        raise NotImplementedError
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -328,7 +303,7 @@ class LLSVMEstimator(BaseEstimator):
             seed=int(check_random_state(seed).randint(2**31 - 1)),
             threads=_threads(n_jobs),
             multiclass=_JOINT.get(form, form),
-            **{_OPTION.get(name, name): value for name, value in given.items()} | reading,
+            **{OPTION_NAMES.get(name, name): value for name, value in given.items()} | reading,
         )
 
     def _keep(self, model: Model, by_name: bool = False) -> Self:
@@ -376,16 +351,6 @@ class LLSVMEstimator(BaseEstimator):
             pairwise=self.kernel == "precomputed",
         )
         return replace(tags, input_tags=taken)
-
-
-def require_rows(X: Any) -> None:
-    """Raise UsageError for rows that are not in memory, DataError for those that are dictionaries."""
-    refuse_dictionaries(X)
-    if is_query(X):
-        raise UsageError(
-            f"X is a {type(X).__name__}, and estimators take rows that are in memory: give the data frame that "
-            "collect() of Polars or df() of DuckDB makes of it, or pass it to llsvm.train, which reads batches"
-        )
 
 
 @contextmanager

@@ -29,6 +29,7 @@ class DataOptions:
         "and npz.",
         metavar="COLUMN",
         shown_default="label, labels, target, class or y",
+        accepts="str | int | None",
     )
     positive: str | None = option(
         None,
@@ -36,6 +37,7 @@ class DataOptions:
         "This label (as 1) against all others (as -1).",
         metavar="LABEL",
         shown_default="none",
+        accepts="str | float | None",
     )
     features: tuple[str, ...] = option(
         (),
@@ -48,7 +50,12 @@ class DataOptions:
         (), DATA, "Columns that are no features.", metavar="A,B,C*", shown_default="none"
     )
     weight: str | None = option(
-        None, DATA, "Column of sample weights.", metavar="COLUMN", shown_default="none"
+        None,
+        DATA,
+        "Column of sample weights.",
+        metavar="COLUMN",
+        shown_default="none",
+        accepts="str | int | None",
     )
     where: str | None = option(
         None,

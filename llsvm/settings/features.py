@@ -41,6 +41,7 @@ class FeatureOptions:
         "kernels.",
         rule=Rule("auto, 0 (none) or a number from 1e-100 to 1e100", _is_bias),
         metavar="auto|FLOAT",
+        accepts='float | Literal["auto"]',
     )
     intercept: bool = option(
         False,

@@ -1,9 +1,9 @@
 """Options: how they are declared, and their other names (earlier ones, and those of the estimators).
 
-Each option is declared once, as a field of ``Settings``: the command line is built from these declarations, the
-texts of ``llsvm.train`` too, and tests hold its signature and the estimators' against them. Earlier names are
-refused with the new one named, and read in old models; estimators have scikit-learn's names where scikit-learn has
-the option.
+Each option is declared once, as a field of ``Settings``: the command line is built from these declarations, and so
+are the docstrings of functions and estimators. ``tools/signatures.py`` writes the annotation and the default of
+each parameter that is an option. Earlier names are refused with the new one named, and read in old models;
+estimators have scikit-learn's names where scikit-learn has the option.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class Option:
     for the value in help. flags: as the command line calls it, "--name" if there are none; "--yes/--no" for a truth
     value that is on by default or has a name for off. shown_default: what a default of None comes to, in words.
     methods: those that look at it (keys of llsvm.settings.methods.METHODS); () for all.
-    repeatable: on the command line; its values are then a list.
+    repeatable: on the command line; its values are then a list. accepts: the annotation of Python's parameters,
+    where these take more than what Settings makes of it.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Option:
     shown_default: str = ""
     methods: tuple[str, ...] = ()
     repeatable: bool = False
+    accepts: str = ""
 
     @property
     def holds_names(self) -> bool:

@@ -37,6 +37,7 @@ class ResourceOptions:
         "For temporary files.",
         metavar="DIR",
         shown_default="$TMPDIR, else by the model",
+        accepts="str | os.PathLike[str] | None",
     )
     spill_format: str = option("arrow", RESOURCES, "Format of temporary files.", choices=SPILL_FORMATS)
     cache: str = option("auto", RESOURCES, "Binary copy of the data for later passes.", choices=CACHES)

@@ -66,6 +66,7 @@ class TextSettings:
         "Their length, or from the shortest to the longest: 1-2.",
         rule=Rule("a length such as 2, or two such as 1-2", _is_range),
         metavar="N|N-M",
+        accepts="str | int | tuple[int, int]",
     )
     strip_accents: str | None = option(
         None,
@@ -80,6 +81,7 @@ class TextSettings:
         "Words to leave out: english (the list of scikit-learn), or a file of them.",
         metavar="english|FILE",
         shown_default="none",
+        accepts="str | os.PathLike[str] | Collection[str] | None",
     )
     min_df: float | None = option(
         None,
