@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from typing import Any, Literal
 
 from llsvm.calibration.learning import learning_request
@@ -26,8 +27,8 @@ from llsvm.objective.problems import Fold
 from llsvm.scoring.held import held_rows
 from llsvm.scoring.opening import open_for
 from llsvm.settings.objective import KINDS, ONE_CLASS
-from llsvm.settings.python import make_callable, takes_options
-from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.settings.python import make_callable, options_in, takes_options
+from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.stream.stream import Stream
 from llsvm.train import warn_not_converged
@@ -170,21 +171,8 @@ def tune(
     each to its own certificate. Raises LLSVMError's subclasses; warns as ``llsvm.train`` does.
     """
     given = locals()
-    objectives = objectives_of({name: given[name] for name in OPTIONS if name in given and name != "C"})
-    names = (
-        "C",
-        "folds",
-        "validation",
-        "holdout",
-        "score",
-        "rule",
-        "race",
-        "probabilities",
-        "threshold",
-        "group",
-        "time",
-    )
-    asks = {name: given[name] for name in names}
+    objectives = objectives_of({name: value for name, value in options_in(given).items() if name != "C"})
+    asks = {name: given[name] for name in signature(asked).parameters if name in given}
     more: dict[str, Any] = {"warn_at": 4, "callback": callback, "verbose": verbose}
     return tune_with(objectives, data, y, sample_weight, output, **more, **asks)
 

@@ -20,8 +20,8 @@ from llsvm.models.model import Model
 from llsvm.models.tables import given_names
 from llsvm.objective.problems import class_signs
 from llsvm.scoring.ranking import SORT_BYTES
-from llsvm.settings.kinds import require_choice
 from llsvm.settings.objective import CLASSIFICATION, KINDS
+from llsvm.settings.option import require_choice
 from llsvm.settings.settings import Settings
 
 LINE = "scores to learn probabilities from"  # lines of the budget

@@ -7,8 +7,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from llsvm.cli.options import check_model_output, check_output
-from llsvm.settings.kinds import require_choice
-from llsvm.settings.option import EXPORTED
+from llsvm.settings.option import EXPORTED, require_choice
 
 
 def export_model(

@@ -40,10 +40,9 @@ from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.models.tables import column_names_of, given_names, has_names, names_of, only_text, table_columns
 from llsvm.objective.certificate import Certificate
-from llsvm.settings.kinds import plain, plain_options, require_kind
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED
-from llsvm.settings.option import ESTIMATOR_NAMES
-from llsvm.settings.python import takes_options
+from llsvm.settings.option import ESTIMATOR_NAMES, plain, plain_options, require_kind
+from llsvm.settings.python import options_in, takes_options
 from llsvm.settings.settings import OPTIONS, Settings
 
 _JOINT = {"crammer_singer": "crammer-singer", "weston_watkins": "weston-watkins"}  # as scikit-learn writes it
@@ -129,9 +128,8 @@ class LLSVMEstimator(BaseEstimator):
         (``target_scale``); svmlight, and arrays in ``fit``, stay as they are. Afterwards ``predict`` takes rows of
         numbers, or data frames whose columns have the names that the file's have, in any order, those of text too.
         """
-        given = locals()
+        reading = self._reading(options_in(locals()))
         self._taken(None)  # labels of files are never datetime64
-        reading = self._reading({name: given[name] for name in OPTIONS if name in given})
         with own_names(self._names):
             model = self._trained(self._settings(**reading), path)
         self._keep_columns(model, in_file=True)
@@ -354,8 +352,8 @@ class LLSVMEstimator(BaseEstimator):
 
 
 @contextmanager
-def own_names(names: Mapping[str, str] = ESTIMATOR_NAMES) -> Iterator[None]:
-    """Errors name options as the estimator does."""
+def own_names(names: Mapping[str, str]) -> Iterator[None]:
+    """Let errors name options as the estimator does."""
     try:
         yield
     except LLSVMError as error:
@@ -364,7 +362,7 @@ def own_names(names: Mapping[str, str] = ESTIMATOR_NAMES) -> Iterator[None]:
 
 
 def _threads(n_jobs: int | None) -> int | None:
-    """Threads that scikit-learn's ``n_jobs`` means; negative numbers count down from all + 1."""
+    """Return the threads that scikit-learn's ``n_jobs`` means; negative numbers count down from all + 1."""
     if n_jobs == 0:
         raise UsageError("n_jobs must not be 0: pass 1 or more, or -1 or None for all processors")
     return n_jobs if n_jobs is None or n_jobs > 0 else max(1, default_threads() + 1 + n_jobs)

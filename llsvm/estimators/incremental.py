@@ -32,8 +32,8 @@ from llsvm.files.fingerprint import TRAINED_ON
 from llsvm.files.writing import naming
 from llsvm.memory.sizes import format_size, parse_size
 from llsvm.models.model import Model
-from llsvm.settings.kinds import plain
 from llsvm.settings.objective import CLASSIFICATION
+from llsvm.settings.option import plain
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.spill.workspace import Workspace, choose_parent
@@ -62,13 +62,13 @@ class Tasks:
     def __init__(
         self,
         estimator: Any,
-        told: Mapping[str, Any],
+        data: Mapping[str, Any],
         max_passes: int | None,
         attributes: Callable[[Model], Mapping[str, Any]],
     ) -> None:
-        """The fit begins. told: X, y and metadata, as far as there are any. attributes: of the estimator, if it
-        were fitted with a model."""
-        self._reported = {"estimator": estimator, **told}
+        """Begin the fit. data: X, y and metadata, as far as there are any. attributes: of the estimator, if it were
+        fitted with a model."""
+        self._reported = {"estimator": estimator, **data}
         self._attributes = attributes
         # the last one is begun, and ends as nothing
         max_subtasks = None if max_passes is None else max_passes + 1
@@ -132,8 +132,8 @@ class GivenRows:
         self.unseen = 0
 
     def add(self, X: Any, y: Any, sample_weight: Any, settings: Settings) -> None:
-        """X: (n, d) array or CSR. y: (n,) labels; None: there are none. sample_weight: (n,), or None. settings:
-        whose limits hold. Raises DataError, DiskError."""
+        """Write the rows of a call to a file. X: (n, d) array or CSR. y: (n,) labels; None: there are none.
+        sample_weight: (n,), or None. settings: whose limits hold. Raises DataError, DiskError."""
         if self.classes is not None:
             strange = np.setdiff1d(y, self.classes).tolist()
             if strange:

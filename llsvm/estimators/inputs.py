@@ -39,7 +39,7 @@ def is_documents(X: Any) -> bool:
 
 
 def with_columns(text: Text, X: Any) -> tuple[Any, tuple[str, ...]]:
-    """X, documents as a data frame, and its columns that the parameter ``text`` means. Raises UsageError."""
+    """Return X, documents as a data frame, and its columns that the parameter ``text`` means. Raises UsageError."""
     given = text_of(text)
     if given is not True:
         return X, given

@@ -9,8 +9,7 @@ from inspect import signature
 from typing import Any, Literal, TypeVar, dataclass_transform
 
 from llsvm.errors import UsageError
-from llsvm.settings.kinds import plain
-from llsvm.settings.option import ESTIMATOR_NAMES, TEXT
+from llsvm.settings.option import ESTIMATOR_NAMES, TEXT, plain
 from llsvm.settings.python import explained
 from llsvm.settings.settings import OPTIONS
 

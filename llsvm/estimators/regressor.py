@@ -24,7 +24,7 @@ class Regressing(RegressorMixin, LLSVMEstimator):
     _label_kind = REGRESSION
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of what is predicted for rows of X, against the numbers y, (n,); by sample_weight (n,)."""
+        """Return R² of what is predicted for rows of X, against the numbers y, (n,); by sample_weight (n,)."""
         refuse_times(y)
         return float(super().score(X, y, sample_weight))
 

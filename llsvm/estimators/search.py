@@ -20,9 +20,8 @@ from llsvm.estimators.classifier import Classifying
 from llsvm.estimators.parameters import takes_parameters
 from llsvm.estimators.regressor import Regressing
 from llsvm.models.model import Model
-from llsvm.settings.kinds import plain
 from llsvm.settings.objective import CLASSIFICATION
-from llsvm.settings.option import ESTIMATOR_NAMES
+from llsvm.settings.option import ESTIMATOR_NAMES, plain
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.tune import tune_with
 from llsvm.tuning.folds import Splits, splits_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from llsvm.settings.features import AUTO
+from llsvm.settings.data import AUTO
 from llsvm.settings.option import OBJECTIVE, POSITIVE, Rule, option
 
 # What labels are to a loss: classes, numbers to be met, or nothing that counts.

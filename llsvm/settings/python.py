@@ -15,8 +15,7 @@ from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from llsvm.errors import UsageError, in_python
-from llsvm.settings.kinds import plain_options
-from llsvm.settings.option import ESTIMATOR_NAMES, RENAMED
+from llsvm.settings.option import ESTIMATOR_NAMES, RENAMED, plain_options
 from llsvm.settings.settings import OPTIONS
 
 _ROWS = ("data", "X", "y", "sample_weight", "test", "validation")  # taken as they are
@@ -49,6 +48,11 @@ def explained(name: str, names: Mapping[str, str] | None = None) -> str:
     allowed = f" One of {', '.join(option.choices)}." if option.choices else ""
     shown = f" None: {option.shown_default}." if option.default is None else ""
     return f"{in_python(option.help, names)}{allowed}{shown}"
+
+
+def options_in(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a function's arguments that are options, in the order of their declarations."""
+    return {name: arguments[name] for name in OPTIONS if name in arguments}
 
 
 def _unknown(name: str, known: list[str], function: str) -> str:
