@@ -37,7 +37,7 @@ from llsvm.models.record import label_text
 from llsvm.objective.rounding import ValuesRounded, keep_double
 from llsvm.row_buffer import sparsify, steps
 from llsvm.scoring.room import DEFAULT_MEMORY, SMALLEST_BLOCK_BYTES, block_bytes
-from llsvm.settings.kinds import require_choice
+from llsvm.settings.option import require_choice
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream.stream import Stream
 

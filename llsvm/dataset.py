@@ -120,21 +120,21 @@ class TargetFacts:
 
     @property
     def spread(self) -> float:
-        """The standard deviation of what blocks have."""
+        """Return the standard deviation of what blocks have."""
         return self.std / self.unit
 
     @property
     def size(self) -> float:
-        """The root of the mean square of what blocks have."""
+        """Return the root of the mean square of what blocks have."""
         return math.hypot(self.spread, self.level)
 
     @property
     def level(self) -> float:
-        """The mean of what blocks have."""
+        """Return the mean of what blocks have."""
         return (self.mean - self.shift) / self.unit
 
     def scale(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(n,) as blocks have them."""
+        """Return (n,) targets as blocks have them."""
         return (y - self.shift - self.shift_rest) / self.unit
 
 
@@ -181,7 +181,7 @@ class DatasetInfo:
 
     @property
     def n_classes(self) -> int:
-        """Classes; 1 where labels are none, since all rows are alike then: ``Block.class_ids``."""
+        """Return the number of classes; 1 where labels are none, and all rows are alike: ``Block.class_ids``."""
         return len(self.counts)
 
     @property
@@ -190,7 +190,7 @@ class DatasetInfo:
         return self.kind != CLASSIFICATION
 
     def as_float64(self) -> DatasetInfo:
-        """The same data, values kept as 64-bit floats: what they would take, at most."""
+        """Return figures of the same data with values kept as 64-bit floats: what they would take, at most."""
         wide = replace(self, dtype=np.dtype(np.float64))
         share = wide.bytes_per_row / self.bytes_per_row if self.nnz else 1.0
         pages, reading = self.pages, self.reading

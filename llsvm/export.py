@@ -7,8 +7,7 @@ from typing import Literal
 
 from llsvm.errors import UsageError
 from llsvm.models.model import Model
-from llsvm.settings.kinds import require_choice
-from llsvm.settings.option import EXPORTED
+from llsvm.settings.option import EXPORTED, require_choice
 from llsvm.settings.python import make_callable, takes_options
 
 __all__ = ["export"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Literal, Protocol, SupportsIndex, runtime_checkable
 
 from llsvm.data import FORMATS
@@ -27,7 +26,7 @@ from llsvm.scoring.predictions import Shown, predicted, require_table_name, writ
 from llsvm.scoring.room import taken
 from llsvm.scoring.sources import held_rows, open_for
 from llsvm.settings.objective import UNLABELLED
-from llsvm.settings.python import make_callable, takes_options
+from llsvm.settings.python import make_callable, options_in, takes_options
 from llsvm.settings.settings import Settings
 
 __all__ = ["evaluate", "explain", "predict", "write_predictions"]
@@ -62,7 +61,7 @@ def predict(
     the index of pandas; else an array. Raises ModelError where the data do not fit the model, or it gives no
     probabilities, DataError, BudgetError, UsageError.
     """
-    given = options_of(memory_limit, threads, label, format, zero_based)
+    given = Settings(**options_in(locals()))
     loaded = take_model(model, given)
     source = _opened(loaded, data, None, given, need_label=False)
     predictions = predicted(loaded, source, probabilities=probabilities, memory_limit=given.memory_limit)
@@ -95,7 +94,7 @@ def write_predictions(
 
     Returns the number of rows. Raises as ``predict``, and DiskError.
     """
-    given = options_of(memory_limit, threads, label, format, zero_based)
+    given = Settings(**options_in(locals()))
     require_table_name(output)
     refuse_overwriting(output, [*named_files(model), *named_files(data)])
     loaded = take_model(model, given)
@@ -152,12 +151,8 @@ def evaluate(
     (None: it is missing), and all figures of its rows. Raises as ``predict``, and ModelError where labels are text
     and the model's are numbers, or the other way round.
     """
-    given = replace(
-        options_of(memory_limit, threads, label, format, zero_based),
-        weight=None if weight is None else str(weight),
-        where=where,
-        missing_label=missing_label,
-    )
+    weight = None if weight is None else str(weight)
+    given = Settings(**options_in(locals()))
     if by is not None and not isinstance(by, str | SupportsIndex):
         raise UsageError(
             f"by is of type {type(by).__name__}, and rows are grouped by one column: give its name"
@@ -239,21 +234,13 @@ def explain(
     Contributions and intercept sum to the score. Raises as ``predict``, and ModelError for a model with a kernel or
     a feature map.
     """
-    given = options_of(memory_limit, threads, label, format, zero_based)
+    given = Settings(**options_in(locals()))
     if top < 1:
         raise UsageError(f"top must be 1 or more, not {top}")
     loaded = take_model(model, given)
     require_linear(loaded)
     source = _opened(loaded, data, None, given, need_label=False)
     return explained(loaded, source, top=top, all_scores=all_scores, memory_limit=given.memory_limit)
-
-
-def options_of(
-    memory_limit: str | int | None, threads: int | None, label: Any, format: str | None, zero_based: str
-) -> Settings:
-    return Settings(
-        memory_limit=memory_limit, threads=threads, label=label, format=format, zero_based=zero_based
-    )
 
 
 @runtime_checkable
@@ -267,13 +254,13 @@ def take_model(
     model: Model | Fitted | str | os.PathLike[str],
     given: Settings,
     with_log: bool = False,
-    other_bytes: int = 0,
+    held_bytes: int = 0,
 ) -> Model:
     """Return the model, whose size is held against the limit before it is loaded, see ``taken``. with_log: see
-    ``Model.load``."""
+    ``Model.load``. held_bytes: of models that are in memory too."""
     if isinstance(model, Fitted):
         model = model.model_
-    return model if isinstance(model, Model) else taken(model, given.memory_limit, with_log, other_bytes)
+    return model if isinstance(model, Model) else taken(model, given.memory_limit, with_log, held_bytes)
 
 
 def _opened(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 from llsvm.data.paths import named_files, names_files
@@ -13,11 +12,11 @@ from llsvm.files.decoding import COMPRESSED_SUFFIXES
 from llsvm.files.writing import STDOUT, refuse_overwriting, replacing, require_writable
 from llsvm.models.model import Model, model_bytes
 from llsvm.models.words import listed
-from llsvm.predict import evaluated, options_of, take_model
+from llsvm.predict import evaluated, take_model
 from llsvm.reporting.overview import Subject
 from llsvm.reporting.page import page
 from llsvm.scoring.room import require_room
-from llsvm.settings.python import make_callable, takes_options
+from llsvm.settings.python import make_callable, options_in, takes_options
 from llsvm.settings.settings import Settings
 
 __all__ = ["report"]
@@ -45,8 +44,8 @@ def report(
     | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
 ) -> str:
-    """A page about a model: one file of HTML that asks for nothing else, with what it was trained on, what is
-    proven of it, how the training went, and its strongest weights.
+    """Return a page about a model: one file of HTML that asks for nothing else, with what it was trained on, what
+    is proven of it, how the training went, and its strongest weights.
 
     model: a model, or the path of its file. data, y, sample_weight: as for ``evaluate``, whose figures the page has
     then, too, drawn; histograms count all rows the same. output: where to write the page, or None. compare: another
@@ -54,11 +53,8 @@ def report(
 
     Returns the page. Raises as ``evaluate``, and UsageError where ``output`` cannot be written.
     """
-    given = replace(
-        options_of(memory_limit, threads, label, format, zero_based),
-        weight=None if weight is None else str(weight),
-        where=where,
-    )
+    weight = None if weight is None else str(weight)
+    given = Settings(**options_in(locals()))
     return reported(model, data, y, given, output, compare, sample_weight)
 
 
@@ -94,10 +90,8 @@ def reported(
 def _subjects(
     models: Mapping[str, Model | str | os.PathLike[str]], rows: tuple[Any, Any, Any], given: Settings
 ) -> list[Subject]:
-    """Return the subjects of the page. models: by what they are called. rows: data, y and sample_weight.
-
-    Raises BudgetError with the limit that is enough for all of them, of which each is held beside those before
-    it."""
+    """Return what the page says of each model. models: by what they are called. rows: data, y and sample_weight.
+    Raises BudgetError with the limit that is enough for all of them; each is held beside those before it."""
     subjects: list[Subject] = []
     refused: list[BudgetError] = []
     held_bytes = 0
@@ -120,7 +114,7 @@ def _subject(
     given: Settings,
     held_bytes: int,
 ) -> Subject:
-    """Return one subject. held_bytes: of the models that are in memory too."""
+    """Return what the page says of a model. held_bytes: of the models that are in memory too."""
     data = rows[0]
     if not isinstance(model, Model):
         name = os.path.basename(os.fspath(model))
@@ -129,7 +123,7 @@ def _subject(
             require_room(model, given.memory_limit, held_bytes)
             model = Model.load(model)
         return Subject(name, model)
-    taken = take_model(model, given, with_log=True, other_bytes=held_bytes)
+    taken = take_model(model, given, with_log=True, held_bytes=held_bytes)
     return Subject(name, taken, _name_of(data), _evaluation(taken, rows, given))
 
 

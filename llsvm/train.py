@@ -18,9 +18,8 @@ from llsvm.models import model_file
 from llsvm.models.header import PRUNED
 from llsvm.models.model import Model
 from llsvm.scoring.room import block_bytes
-from llsvm.settings.objective import LossName
-from llsvm.settings.python import make_callable, takes_options
-from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.settings.python import make_callable, options_in, takes_options
+from llsvm.settings.settings import Settings
 from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.base import Report, in_passes
 from llsvm.state.checkpoints import Checkpoints, checkpoints_in
@@ -93,7 +92,17 @@ def train(
     coef0: float = 0.0,
     feature_map: Literal["nystroem", "rff"] | None = None,
     components: int = 500,
-    loss: LossName = "hinge",
+    loss: Literal[
+        "hinge",
+        "squared_hinge",
+        "least-squares",
+        "logistic",
+        "epsilon_insensitive",
+        "squared_epsilon_insensitive",
+        "quantile",
+        "huber",
+        "one_class",
+    ] = "hinge",
     epsilon: float = 0.1,
     quantile: float = 0.5,
     delta: float = 1.0,
@@ -140,8 +149,7 @@ def train(
     (KeyboardInterrupt) stops (LLSVMWarning), unless no pass has been certified yet. What the reader took for
     granted (see SourceInfo.notes) becomes a UserWarning.
     """
-    given = locals()
-    settings = Settings(**{name: given[name] for name in OPTIONS})
+    settings = Settings(**options_in(locals()))
     test_weight = None if test is None else check_test(test, settings)
     with checkpoints_in(state, checkpoint_every, fresh, keep_cache) as checkpoints:
         model = train_with(

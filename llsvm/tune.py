@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from typing import Any, Literal
 
 from llsvm.calibration.learning import learning_request
@@ -24,8 +25,8 @@ from llsvm.models.model import Model
 from llsvm.objective.problems import Fold
 from llsvm.scoring.sources import held_rows, open_validation
 from llsvm.settings.objective import KINDS, ONE_CLASS
-from llsvm.settings.python import make_callable, takes_options
-from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.settings.python import make_callable, options_in, takes_options
+from llsvm.settings.settings import Settings
 from llsvm.solvers.base import Report
 from llsvm.stream.stream import Stream
 from llsvm.train import warn_not_converged
@@ -63,7 +64,7 @@ def tune(
     data: Any,
     y: Any = None,
     *,
-    C: str | Sequence[float] = DEFAULT_COSTS,
+    C: str | Sequence[float] = DEFAULT_COSTS,  # candidates
     folds: int | None = None,
     validation: Any = None,
     holdout: float | None = None,
@@ -92,8 +93,11 @@ def tune(
     memory_limit: str | int | None = None,
     label: str | int | None = None,
     scale: Literal["auto", "none", "maxabs", "minmax", "standard", "unit-row"] = "auto",
-    class_weight: str | Mapping[Any, float] | Sequence[str | Mapping[Any, float] | None] | None = None,
-    multiclass: Literal["ovr", "ovo"] = "ovr",
+    class_weight: str
+    | Mapping[Any, float]
+    | Sequence[str | Mapping[Any, float] | None]
+    | None = None,  # or a list
+    multiclass: Literal["ovr", "ovo"] = "ovr",  # those with a problem for each C
     tol: float = 0.001,
     max_passes: int | None = 200,
     threads: int | None = None,
@@ -124,9 +128,9 @@ def tune(
     encoding: str = "utf-8",
     target_scale: Literal["auto", "none", "standard"] = "auto",
     bias: float | Literal["auto"] = "auto",
-    loss: str | Sequence[str] = "hinge",
-    penalty: str | Sequence[str] = "l2",
-    l1_ratio: float | Sequence[float] = 0.5,
+    loss: str | Sequence[str] = "hinge",  # or a list
+    penalty: str | Sequence[str] = "l2",  # or a list
+    l1_ratio: float | Sequence[float] = 0.5,  # or a list
     epsilon: float = 0.1,
     quantile: float = 0.5,
     delta: float = 1.0,
@@ -163,21 +167,8 @@ def tune(
     each to its own certificate. Raises LLSVMError's subclasses; warns as ``llsvm.train`` does.
     """
     given = locals()
-    objectives = objectives_of({name: given[name] for name in OPTIONS if name in given and name != "C"})
-    names = (
-        "C",
-        "folds",
-        "validation",
-        "holdout",
-        "score",
-        "rule",
-        "race",
-        "probabilities",
-        "threshold",
-        "group",
-        "time",
-    )
-    asks = {name: given[name] for name in names}
+    objectives = objectives_of({name: value for name, value in options_in(given).items() if name != "C"})
+    asks = {name: given[name] for name in signature(asked).parameters if name in given}
     more: dict[str, Any] = {"warn_at": 4, "callback": callback, "verbose": verbose}
     return tune_with(objectives, data, y, sample_weight, output, **more, **asks)
 

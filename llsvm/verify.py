@@ -11,7 +11,7 @@ import numpy as np
 
 from llsvm.models.model import Model
 from llsvm.scoring.room import taken
-from llsvm.settings.python import make_callable, takes_options
+from llsvm.settings.python import make_callable, options_in, takes_options
 from llsvm.settings.settings import Settings
 from llsvm.verification.claim import (
     Measured,
@@ -63,9 +63,7 @@ def verify(
     claimed_gap; problems (a dict each: name, primal, claimed_primal, dual, claimed_dual). Raises ModelError where
     the model has no certificate, DataError, BudgetError, UsageError.
     """
-    options: dict[str, Any] = {"label": label, "format": format, "spill_dir": spill_dir}
-    given = Settings(memory_limit=memory_limit, threads=threads, **options)
-    return verified(model, data, y, sample_weight, given, state)
+    return verified(model, data, y, sample_weight, Settings(**options_in(locals())), state)
 
 
 def verified(

@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 import check_layers
+import signatures
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -17,6 +18,19 @@ from tools.planted import MISTAKES  # noqa: E402
 
 def test_every_module_imports_from_the_layers_below():
     assert check_layers.violations() == []
+
+
+def test_parameters_are_written_as_their_options_are_declared(tmp_path, monkeypatch):
+    paths = [*check_layers.PACKAGE.glob("*.py"), *check_layers.PACKAGE.glob("estimators/*.py")]
+    assert [sentence for path in paths for sentence in signatures.as_declared(path)[1]] == []
+    path, text = tmp_path / "train.py", (check_layers.PACKAGE / "train.py").read_text()
+    path.write_text(text.replace("    tol: float = 0.001,\n", "").replace("seed: int = 0", "seed: str = 1"))
+    monkeypatch.setattr(signatures, "ROOT", tmp_path)
+    mended, (seed, tol) = signatures.as_declared(path)
+    assert "train has seed: str = 1, not seed: int = 0" in seed
+    assert tol == "train.py: train has no tol"
+    path.write_text(mended)
+    assert signatures.as_declared(path) == (mended, [])
 
 
 def test_mistakes_can_be_planted_where_they_are_described():

@@ -18,7 +18,7 @@ from oracle import rows
 
 import llsvm
 from llsvm.errors import UsageError
-from llsvm.settings.features import KERNEL_NAMES
+from llsvm.settings.data import KERNEL_NAMES
 from llsvm.settings.methods import METHODS
 from llsvm.settings.objective import (
     CLASSIFICATION,

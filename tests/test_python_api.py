@@ -4,7 +4,6 @@ import inspect
 import re
 import subprocess
 import sys
-from typing import Literal, get_args, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ import scipy.sparse as sp
 import llsvm
 from llsvm.errors import UsageError
 from llsvm.settings.option import COMMON
-from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.settings.settings import OPTIONS
 from llsvm.train import train
 
 LIMIT = "2GB"
@@ -69,27 +68,6 @@ def test_train_shows_every_option_as_it_is_declared(function):
     }
     assert list(shown)[: len(COMMON)] == list(COMMON)
     assert {each.kind for each in shown.values()} == {inspect.Parameter.KEYWORD_ONLY}
-
-
-@pytest.mark.parametrize("function", [llsvm.train, llsvm.predict, llsvm.evaluate, llsvm.verify])
-def test_parameters_have_the_declared_types_and_allowed_values(function):
-    hints, declared = get_type_hints(inspect.unwrap(function)), get_type_hints(Settings)
-    for name, hint in hints.items():
-        if name not in OPTIONS:
-            continue
-        parts = get_args(hint) if get_args(hint) and not str(hint).startswith("typing.Literal") else (hint,)
-        literal = [
-            value
-            for part in parts
-            if getattr(part, "__origin__", None) is Literal
-            for value in get_args(part)
-        ]
-        if OPTIONS[name].choices:
-            assert literal == list(OPTIONS[name].choices), name
-        elif literal:  # of a value that is more than text
-            assert set(literal) <= {"auto", "balanced"}
-        elif OPTIONS[name].default != ():
-            assert set(get_args(declared[name]) or (declared[name],)) <= set(parts), name
 
 
 def test_docstrings_have_a_line_for_each_option_in_the_words_of_python():

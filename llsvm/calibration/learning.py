@@ -31,8 +31,8 @@ from llsvm.models.tables import given_names
 from llsvm.objective.problems import class_signs
 from llsvm.scoring.metrics import Numbers
 from llsvm.scoring.ranking import SORT_BYTES, Piece
-from llsvm.settings.kinds import require_choice
 from llsvm.settings.objective import CLASSIFICATION, KINDS
+from llsvm.settings.option import require_choice
 from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
 

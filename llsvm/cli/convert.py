@@ -11,8 +11,7 @@ from llsvm.cli.options import READING, Quiet, check_model_output, check_output, 
 from llsvm.cli.output import echo, echo_note, echo_notes
 from llsvm.errors import counted
 from llsvm.files.writing import is_special
-from llsvm.settings.kinds import require_choice
-from llsvm.settings.option import EXPORTED, MOST_USED
+from llsvm.settings.option import EXPORTED, MOST_USED, require_choice
 
 _OF_TRAINING = re.compile("--missing zero or (?:--missing )?mean")
 

@@ -13,7 +13,7 @@ import typer
 
 from llsvm.errors import UsageError
 from llsvm.files.writing import STDOUT, refuse_overwriting, require_writable
-from llsvm.settings.features import AUTO
+from llsvm.settings.data import AUTO
 from llsvm.settings.option import COMMON, DATA, MOST_USED, OUTPUT, TEXT, Option
 from llsvm.settings.settings import OPTIONS, Settings
 
@@ -138,16 +138,16 @@ def quoted_name(name: str) -> str:
 
 
 def settings_of(typed: Mapping[str, Any], context: typer.Context, **more: Any) -> Settings:
-    """Settings of what was typed. context: of the command. more: fields that are no options of it. Raises
-    UsageError, also for an option that was typed although nothing looks at it."""
+    """Return the settings of what was typed. context: of the command. more: fields that are no options of it.
+    Raises UsageError, also for an option that was typed although nothing looks at it."""
     settings = Settings(**values(typed), **more)
     settings.refuse_typed(name for name in typed if was_typed(context, name))
     return settings
 
 
 def objectives_of_lists(typed: Mapping[str, Any], context: typer.Context) -> tuple[Settings, ...]:
-    """Settings of each combination of what was typed; context: of the command. Raises UsageError, also for an
-    option that was typed although nothing looks at it."""
+    """Return the settings of each combination that was typed; context: of the command. Raises UsageError, also for
+    an option that was typed although nothing looks at it."""
     from llsvm.tuning.grid import objectives_of, refuse_unused
 
     objectives = objectives_of(_lists(typed))

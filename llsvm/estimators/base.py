@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -22,13 +22,11 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from llsvm.data.batches import is_query
 from llsvm.data.frame_tables import holds_more_than_numbers
-from llsvm.data.paths import names_files
 from llsvm.errors import DataError, LLSVMError, UsageError
-from llsvm.estimators.callbacks import Tasks
-from llsvm.estimators.documents import TEXT_OPTIONS, is_documents, names_columns, text_of, with_columns
-from llsvm.features.array_labels import refuse_dictionaries, refuse_masked, refuse_times
+from llsvm.estimators.inputs import is_documents, require_rows, with_columns
+from llsvm.estimators.parameters import OPTION_NAMES, TEXT_OPTIONS, names_columns, text_of
+from llsvm.features.array_labels import refuse_masked, refuse_times
 from llsvm.features.frames import (
     column_names,
     is_frame,
@@ -42,13 +40,10 @@ from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.models.tables import column_names_of, given_names, has_names, names_of, only_text, table_columns
 from llsvm.objective.certificate import Certificate
-from llsvm.settings.kinds import plain, plain_options, require_kind
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED
-from llsvm.settings.option import ESTIMATOR_NAMES
-from llsvm.settings.python import takes_options
+from llsvm.settings.option import ESTIMATOR_NAMES, plain, plain_options, require_kind
+from llsvm.settings.python import options_in, takes_options
 from llsvm.settings.settings import OPTIONS, Settings
-from llsvm.state.checkpoints import Checkpoints
-from llsvm.train import train_with
 
 _JOINT = {"crammer_singer": "crammer-singer", "weston_watkins": "weston-watkins"}  # as scikit-learn writes it
 REMEDIES = {  # fit scales nothing
@@ -63,7 +58,6 @@ _KINDS: dict[str, tuple[type, ...]] = {  # of what Settings knows by another nam
     "n_jobs": (int, type(None)),
 }
 _IN_MEMORY = {"exclude": "drop"}  # no parameter, but what pandas and Polars call it
-_OPTION = {there: name for name, there in ESTIMATOR_NAMES.items()}  # parameter -> option, where they differ
 _NO_INTERCEPT = {"fit_intercept": False, "intercept_scaling": 0.0, "penalize_intercept": True}
 # of an estimator that has no such parameters
 _ESTIMATORS = {
@@ -84,9 +78,6 @@ class LLSVMEstimator(BaseEstimator):
     """What options are called here, where it is otherwise."""
 
     verbose: int = 0
-    _frames: ClassVar[int] = 0
-    """Of the stack, between a fit and ``_trained``."""
-
     feature_names_in_: NDArray[Any]
     kernel: str | None
     text: bool | str | Sequence[str]
@@ -137,9 +128,8 @@ class LLSVMEstimator(BaseEstimator):
         (``target_scale``); svmlight, and arrays in ``fit``, stay as they are. Afterwards ``predict`` takes rows of
         numbers, or data frames whose columns have the names that the file's have, in any order, those of text too.
         """
-        given = locals()
+        reading = self._reading(options_in(locals()))
         self._taken(None)  # labels of files are never datetime64
-        reading = self._reading({name: given[name] for name in OPTIONS if name in given})
         with own_names(self._names):
             model = self._trained(self._settings(**reading), path)
         self._keep_columns(model, in_file=True)
@@ -257,24 +247,7 @@ class LLSVMEstimator(BaseEstimator):
     ) -> Model:
         """Return the model of arrays, or of files, whose labels are theirs. groups: see ``_fit``. Warnings are
         about what called the caller."""
-        remedies = None if y is None and names_files(X) else REMEDIES
-        more: dict[str, Any] = {"names": self._names, "warn_at": 5 + self._frames, "remedies": remedies}
-        tasks = self._tasks(settings, X, y, sample_weight)
-        with self._last_run() as checkpoints:
-            more |= {"checkpoints": checkpoints, "follow": None if tasks is None else tasks.follow}
-            more |= {"verbose": self.verbose}
-            model = train_with(settings, X, y, sample_weight, **more)
-        if tasks is not None:
-            tasks.end(model)
-        return model
-
-    def _last_run(self) -> AbstractContextManager[Checkpoints | None]:
-        """Return the run that a fit begins at."""
-        return nullcontext()
-
-    def _tasks(self, settings: Settings, X: Any, y: Any, sample_weight: Any) -> Tasks | None:
-        """Return the tasks that callbacks are told of."""
-        return None
+        raise NotImplementedError
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -328,7 +301,7 @@ class LLSVMEstimator(BaseEstimator):
             seed=int(check_random_state(seed).randint(2**31 - 1)),
             threads=_threads(n_jobs),
             multiclass=_JOINT.get(form, form),
-            **{_OPTION.get(name, name): value for name, value in given.items()} | reading,
+            **{OPTION_NAMES.get(name, name): value for name, value in given.items()} | reading,
         )
 
     def _keep(self, model: Model, by_name: bool = False) -> Self:
@@ -378,19 +351,9 @@ class LLSVMEstimator(BaseEstimator):
         return replace(tags, input_tags=taken)
 
 
-def require_rows(X: Any) -> None:
-    """Raise UsageError for rows that are not in memory, DataError for those that are dictionaries."""
-    refuse_dictionaries(X)
-    if is_query(X):
-        raise UsageError(
-            f"X is a {type(X).__name__}, and estimators take rows that are in memory: give the data frame that "
-            "collect() of Polars or df() of DuckDB makes of it, or pass it to llsvm.train, which reads batches"
-        )
-
-
 @contextmanager
-def own_names(names: Mapping[str, str] = ESTIMATOR_NAMES) -> Iterator[None]:
-    """Errors name options as the estimator does."""
+def own_names(names: Mapping[str, str]) -> Iterator[None]:
+    """Let errors name options as the estimator does."""
     try:
         yield
     except LLSVMError as error:
@@ -399,7 +362,7 @@ def own_names(names: Mapping[str, str] = ESTIMATOR_NAMES) -> Iterator[None]:
 
 
 def _threads(n_jobs: int | None) -> int | None:
-    """Threads that scikit-learn's ``n_jobs`` means; negative numbers count down from all + 1."""
+    """Return the threads that scikit-learn's ``n_jobs`` means; negative numbers count down from all + 1."""
     if n_jobs == 0:
         raise UsageError("n_jobs must not be 0: pass 1 or more, or -1 or None for all processors")
     return n_jobs if n_jobs is None or n_jobs > 0 else max(1, default_threads() + 1 + n_jobs)

@@ -1,38 +1,191 @@
-"""Base of estimators that train one model: fits that begin where the last one has come to (``warm_start``), and
-rows that come call by call (``partial_fit``)."""
+"""Base of estimators that train one model: fits that begin where the last one has come to (``warm_start``), rows
+that come call by call (``partial_fit``), and scikit-learn's callbacks.
+
+Of a fit with callbacks each full pass is a subtask. scikit-learn has them from version 1.9 on: with an older one an
+estimator has no ``set_callbacks``, and nothing is called.
+"""
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.utils.validation import _check_sample_weight
 
 from llsvm.data.frame_tables import columns_of_no_numbers
 from llsvm.data.paths import names_files
-from llsvm.errors import LLSVMWarning, UsageError
-from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names, require_rows
-from llsvm.estimators.callbacks import FRAMES, CallbackSupportMixin, Tasks, with_callbacks
-from llsvm.estimators.classifying import class_labels, spans_as_numbers
-from llsvm.estimators.documents import is_documents, names_columns
-from llsvm.estimators.kept_runs import WEIGHT, GivenRows, KeptRuns
+from llsvm.errors import DataError, DiskError, LLSVMWarning, UsageError
+from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names
+from llsvm.estimators.inputs import class_labels, is_documents, require_rows, spans_as_numbers
+from llsvm.estimators.parameters import names_columns
 from llsvm.features.array_labels import labels_of, refuse_masked
 from llsvm.features.frames import column_names, refuse_objects
 from llsvm.files.fingerprint import TRAINED_ON
+from llsvm.files.writing import naming
+from llsvm.memory.sizes import format_size, parse_size
 from llsvm.models.model import Model
-from llsvm.settings.kinds import plain
 from llsvm.settings.objective import CLASSIFICATION
+from llsvm.settings.option import plain
 from llsvm.settings.settings import Settings
-from llsvm.state.checkpoints import Checkpoints
+from llsvm.solvers.base import Report
+from llsvm.spill.workspace import Workspace, choose_parent
+from llsvm.state.checkpoints import Checkpoints, WarmStartCheckpoints
+from llsvm.state.folder import StateFolder
 from llsvm.train import train_with
+from llsvm.training.training import Training
 
-_OWN = ("_runs", "_given")  # what a copy of the estimator does not have
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+
+    FRAMES = 1  # that ``with_callbacks`` adds to a call
+except ImportError:
+    FRAMES = 0
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Mixin without callbacks."""
+
+    def with_callbacks(method: Any) -> Any:
+        return method
+
+
+class Tasks:
+    """Tasks of one fit, which an estimator's callbacks are told of."""
+
+    def __init__(
+        self,
+        estimator: Any,
+        data: Mapping[str, Any],
+        max_passes: int | None,
+        attributes: Callable[[Model], Mapping[str, Any]],
+    ) -> None:
+        """Begin the fit. data: X, y and metadata, as far as there are any. attributes: of the estimator, if it were
+        fitted with a model."""
+        self._reported = {"estimator": estimator, **data}
+        self._attributes = attributes
+        # the last one is begun, and ends as nothing
+        max_subtasks = None if max_passes is None else max_passes + 1
+        self._whole = estimator._init_callback_context(max_subtasks=max_subtasks)
+        self._whole.call_on_fit_task_begin(**self._reported)
+        self._pass: Any = None  # that is under way
+
+    def follow(self, report: Report, training: Training) -> None:
+        """Call the callbacks after each report. Raises KeyboardInterrupt where a callback has had enough."""
+        stop = False
+        if report.kind == "pass" and self._pass is not None:
+
+            def reached() -> Mapping[str, Any] | None:
+                model = training.model_so_far()
+                return None if model is None else self._attributes(model)
+
+            stop = self._pass.call_on_fit_task_end(reconstruction_attributes=reached, **self._reported)
+            self._pass = None
+        if stop:
+            raise KeyboardInterrupt
+        if self._pass is None:
+            self._pass = self._whole.subcontext(task_name="pass")
+            self._pass.call_on_fit_task_begin(**self._reported)
+
+    def end(self, model: Model) -> None:
+        """End the fit."""
+        if self._pass is not None:
+            self._pass.call_on_fit_task_end(estimator=self._reported["estimator"])
+        self._whole.call_on_fit_task_end(
+            reconstruction_attributes=lambda: self._attributes(model), **self._reported
+        )
+
+
+_OWN = ("_workspace", "_given")  # what a copy of the estimator does not have
+WEIGHT = "weight"  # the array of a file that has the sample weights
+
+
+@contextmanager
+def last_run(workspace: Workspace, classes_known: bool = False) -> Iterator[Checkpoints]:
+    """Open the last run of an estimator in its folder, for one that begins where it has come to. classes_known: see
+    Checkpoints. Raises UsageError, DataError."""
+    with StateFolder(workspace.path("state")) as folder:
+        checkpoints = WarmStartCheckpoints(folder, classes_known)
+        try:
+            yield checkpoints
+        finally:
+            checkpoints.close()
+
+
+class GivenRows:
+    """The rows that ``partial_fit`` was given so far: of each call a file.
+
+    classes: (k,) all that labels may be, None where they are no classes. files: their paths, in ``workspace``,
+    which has the last run too. unseen: so many rows of no weight are among them, one of each class that the first
+    call had none of, so that there is a problem for it.
+    """
+
+    def __init__(self, workspace: Workspace, classes: NDArray[Any] | None) -> None:
+        self.workspace, self.classes = workspace, classes
+        self.files: list[str] = []
+        self.unseen = 0
+
+    def add(self, X: Any, y: Any, sample_weight: Any, settings: Settings) -> None:
+        """Write the rows of a call to a file. X: (n, d) array or CSR. y: (n,) labels; None: there are none.
+        sample_weight: (n,), or None. settings: whose limits hold. Raises DataError, DiskError."""
+        if self.classes is not None:
+            strange = np.setdiff1d(y, self.classes).tolist()
+            if strange:
+                raise DataError(
+                    f"y has the label {strange[0]!r}, which is not among the classes of the first call: "
+                    f"{', '.join(map(repr, self.classes.tolist()))}"
+                )
+            unseen = np.setdiff1d(self.classes, y) if not self.files else ()
+            if len(unseen):
+                self.unseen = len(unseen)
+                nothing = X[np.zeros(len(unseen), np.int64)] * 0
+                self._write(nothing, unseen, np.zeros(len(unseen)), settings)
+        self._write(X, y, np.ones(X.shape[0]) if sample_weight is None else sample_weight, settings)
+
+    def _write(self, X: Any, y: Any, weight: Any, settings: Settings) -> None:
+        path = self.workspace.path(f"rows-{len(self.files)}.npz")
+        y = labels_of(np.zeros(X.shape[0]) if y is None else y, X.shape[0])
+        arrays = {"y": y, WEIGHT: weight}
+        if issparse(X):  # as SciPy writes it
+            arrays |= {name: getattr(X, name) for name in ("data", "indices", "indptr", "shape")}
+            arrays["format"] = np.array(b"csr")
+        else:
+            arrays["X"] = X
+        self._require_disk(sum(np.asarray(each).nbytes for each in arrays.values()), settings)
+        with naming(path):
+            np.savez(path, **arrays)
+        self.files.append(os.fspath(path))
+
+    def forget(self, number: int) -> None:
+        """Remove all files from that number on."""
+        for path in self.files[number:]:
+            os.unlink(path)
+        del self.files[number:]
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the files."""
+        return sum(os.stat(path).st_size for path in self.files)
+
+    def left(self, settings: Settings) -> Settings:
+        """Return the settings, with what the files leave of the disk."""
+        if settings.disk_limit is None:
+            return settings
+        return replace(settings, disk_limit=max(1, parse_size(settings.disk_limit) - self.nbytes))
+
+    def _require_disk(self, nbytes: int, settings: Settings) -> None:
+        limit, held = settings.disk_limit, self.nbytes
+        if limit is not None and held + nbytes > parse_size(limit):
+            raise DiskError(
+                f"partial_fit keeps the rows that it is given: those so far take {format_size(held)}, these "
+                f"{format_size(nbytes)}, and disk_limit is {limit}; allow more, or begin anew"
+            )
 
 
 class Incremental(CallbackSupportMixin, LLSVMEstimator):
@@ -41,14 +194,34 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
     _not_options: ClassVar[tuple[str, ...]] = ("warm_start", "verbose")
 
     warm_start: bool
-    spill_dir: str | None
-    _runs: KeptRuns | None = None  # of fits with warm_start
+    spill_dir: str | os.PathLike[str] | None
+    _workspace: Workspace | None = None  # of fits with warm_start
     _given: GivenRows | None = None  # to partial_fit
 
-    _trained = with_callbacks(LLSVMEstimator._trained)
-    _frames = FRAMES
+    @with_callbacks
+    def _trained(
+        self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> Model:
+        tasks = self._tasks(settings, X, y, sample_weight)
+        with self._last_run() as checkpoints:
+            model = train_with(
+                settings,
+                X,
+                y,
+                sample_weight,
+                names=self._names,
+                warn_at=5 + FRAMES,
+                remedies=None if y is None and names_files(X) else REMEDIES,
+                checkpoints=checkpoints,
+                follow=None if tasks is None else tasks.follow,
+                verbose=self.verbose,
+            )
+        if tasks is not None:
+            tasks.end(model)
+        return model
 
     def _tasks(self, settings: Settings, X: Any, y: Any, sample_weight: Any) -> Tasks | None:
+        """Return the tasks that callbacks are told of."""
         if "_skl_callbacks" not in vars(self):
             return None
         metadata: dict[str, Any] = {} if names_files(X) else {"X": X, "y": y}
@@ -62,12 +235,18 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
         return vars(copy(self)._keep(model, by_name))
 
     def _last_run(self) -> AbstractContextManager[Checkpoints | None]:
+        """Return the run that a fit begins at."""
         self._given = None
         if not self.warm_start:
-            self._runs = None
-            return super()._last_run()
-        self._runs = self._runs or KeptRuns(self.spill_dir)
-        return self._runs.last()
+            self._workspace = None
+            return nullcontext()
+        self._workspace = self._workspace or self._new_workspace()
+        return last_run(self._workspace)
+
+    def _new_workspace(self) -> Workspace:
+        """Return a folder of the estimator, which is removed with it. Raises DiskError."""
+        parent = None if self.spill_dir is None else os.fspath(self.spill_dir)
+        return Workspace(choose_parent(parent, None))
 
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Self:
         self._refuse_what_follows_from_all_rows(X)
@@ -88,25 +267,26 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
         if self._label_kind == CLASSIFICATION:
             known = vars(self).get("classes_") if given is None else given.classes
             classes = _classes(known, classes)
-        given = given or GivenRows(KeptRuns(self.spill_dir), classes)
+        given = given or GivenRows(self._new_workspace(), classes)
         before = len(given.files)
         with own_names(self._names):
             settings = self._settings(weight=WEIGHT)
-            more: dict[str, Any] = {
-                "names": self._names,
-                "warn_at": 4,
-                "remedies": REMEDIES,
-                "verbose": self.verbose,
-            }
             try:
                 given.add(X, y, sample_weight, settings)
-                with given.runs.last(classes_known=True) as checkpoints:
-                    more |= {"checkpoints": checkpoints, "verbose": self.verbose}
-                    model = train_with(given.left(settings), given.files, **more)
+                with last_run(given.workspace, classes_known=True) as checkpoints:
+                    model = train_with(
+                        given.left(settings),
+                        given.files,
+                        names=self._names,
+                        warn_at=4,
+                        remedies=REMEDIES,
+                        checkpoints=checkpoints,
+                        verbose=self.verbose,
+                    )
             except BaseException:  # an interrupt too: the same call can be made again
                 given.forget(before)
                 raise
-        self._given, self._runs = given, None
+        self._given, self._workspace = given, None
         return self._keep(_as_of_arrays(replace(model, feature_names=names), given))
 
     def _refuse_what_follows_from_all_rows(self, X: Any) -> None:

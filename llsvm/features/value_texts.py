@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from llsvm.features.spelling import BOOL, DATE, NUMBER, SPAN, TIMES, kind_of_word, parsed, short
-from llsvm.settings.kinds import span_as_text
+from llsvm.settings.option import span_as_text
 
 MOST_LABELS = 1000  # of the first rows, whose spellings are compared
 _WORD_BYTES = 250  # of a label's word: its places in two tables while these grow, and its value; measured

@@ -89,7 +89,7 @@ class ModelRecord:
     def labels(self) -> list[str]:
         """Return the classes as they are written in files and tables."""
         if self._are_spans:
-            from llsvm.settings.kinds import span_as_text
+            from llsvm.settings.option import span_as_text
 
             return [span_as_text(int(nanoseconds)) for nanoseconds in self.classes_]
         return [label_text(label) for label in self.classes_]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from llsvm.errors import UsageError
-from llsvm.settings.features import KERNEL_NAMES
+from llsvm.settings.data import KERNEL_NAMES
 from llsvm.settings.objective import DEFAULT_LOSS, DIRECT, KINKED, LOSSES, SOFTMAX
 from llsvm.settings.option import Option
 
@@ -171,7 +171,7 @@ def able_methods(settings: Objective, demanded: list[Demand]) -> list[Method]:
 
 
 def _conflict(settings: Objective, demanded: list[Demand], able: list[Method]) -> str:
-    """Why no method does all of it."""
+    """Return why no method does all of it."""
     if able:
         return (
             f"--multiclass {settings.multiclass} has a solver of its own, {able[0].title}, not {settings.solver}: "
@@ -203,7 +203,7 @@ def _are_compatible(one: Demand, other: Demand) -> bool:
 
 
 def _not_with_solver(settings: Objective, demanded: list[Demand]) -> str:
-    """Why the named solver does not do it."""
+    """Return why the named solver does not do it."""
     named = [method for method in METHODS.values() if method.solver == settings.solver]
     same_kind = [method for method in named if bool(method.kernels) == (settings.kernel_machine is not None)]
     method = (same_kind or named)[0]

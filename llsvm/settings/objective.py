@@ -5,24 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from llsvm.settings.features import AUTO
+from llsvm.settings.data import AUTO
 from llsvm.settings.option import OBJECTIVE, POSITIVE, Rule, option
 
 # What labels are to a loss: classes, numbers to be met, or nothing that counts.
 CLASSIFICATION, REGRESSION, UNLABELLED = "classification", "regression", "unlabelled"
-LossName = Literal[
-    "hinge",
-    "squared_hinge",
-    "least-squares",
-    "logistic",
-    "epsilon_insensitive",
-    "squared_epsilon_insensitive",
-    "quantile",
-    "huber",
-    "one_class",
-]
 KINDS = {  # loss -> what it takes for labels
     "hinge": CLASSIFICATION,
     "squared_hinge": CLASSIFICATION,
@@ -158,4 +147,5 @@ class ObjectiveOptions:
         metavar="balanced|LABEL=FACTOR...",
         repeatable=True,
         shown_default="none",
+        accepts='Literal["balanced"] | Mapping[Any, float] | None',
     )

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import wraps
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from llsvm.errors import UsageError, in_python
-from llsvm.settings.kinds import plain_options
-from llsvm.settings.option import ESTIMATOR_NAMES, RENAMED
+from llsvm.settings.option import ESTIMATOR_NAMES, RENAMED, plain_options
 from llsvm.settings.settings import OPTIONS
 
 _ROWS = ("data", "X", "y", "sample_weight", "test", "validation")  # taken as they are
@@ -38,16 +37,22 @@ def takes_options(function: Function) -> Function:
         given |= plain_options({name: value for name, value in given.items() if name not in _ROWS})
         return function(*args, **given)
 
-    lines = "".join(f"\n    {_line(name)}" for name in known if name in OPTIONS)
+    lines = "".join(f"\n    {name}: {explained(name)}" for name in known if name in OPTIONS)
     checked.__doc__ = f"{(function.__doc__ or '').rstrip()}\n\n    Options, all by keyword:{lines}\n    "
     return cast(Function, checked)
 
 
-def _line(name: str) -> str:
+def explained(name: str, names: Mapping[str, str] | None = None) -> str:
+    """Return what a docstring says of an option. names: see ``llsvm.errors.in_python``."""
     option = OPTIONS[name]
     allowed = f" One of {', '.join(option.choices)}." if option.choices else ""
     shown = f" None: {option.shown_default}." if option.default is None else ""
-    return f"{name}: {in_python(option.help)}{allowed}{shown}"
+    return f"{in_python(option.help, names)}{allowed}{shown}"
+
+
+def options_in(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a function's arguments that are options, in the order of their declarations."""
+    return {name: arguments[name] for name in OPTIONS if name in arguments}
 
 
 def _unknown(name: str, known: list[str], function: str) -> str:

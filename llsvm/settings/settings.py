@@ -12,9 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from llsvm.errors import UsageError
 from llsvm.files.remote import without_credentials
-from llsvm.settings.data import DataOptions
-from llsvm.settings.features import AUTO, FeatureOptions
-from llsvm.settings.kinds import is_kind, plain, require_choice, require_kind
+from llsvm.settings.data import AUTO, DataOptions, FeatureOptions, TextSettings, ngrams_text
 from llsvm.settings.methods import Demand, Method, able_methods, demands, only_method
 from llsvm.settings.objective import (
     CLASSIFICATION,
@@ -25,18 +23,13 @@ from llsvm.settings.objective import (
     ObjectiveOptions,
     auto_values,
 )
-from llsvm.settings.option import Option, declared
-from llsvm.settings.resources import ResourceOptions
-from llsvm.settings.solver import SolverOptions
-from llsvm.settings.text import TextSettings, ngrams_text
+from llsvm.settings.option import Option, is_kind, plain, require_choice, require_kind
+from llsvm.settings.solver import ResourceOptions, SolverOptions
 
 # Fields of text that need not be given so: names of columns, labels and folders; and of bytes.
 _NAMES = ("label", "weight", "positive", "spill_dir", "stop_words")
 _SIZES = ("memory_limit", "disk_limit")
-_OF_TEXT = (
-    *("analyzer", "ngrams", "strip_accents", "stop_words", "min_df", "max_df", "max_features"),
-    *("term_weight", "vocabulary"),
-)
+_OF_TEXT = tuple(each.name for each in fields(TextSettings) if each.name not in ("text", "encoding"))
 _OF_KERNELS = {"gamma": ("rbf", "poly"), "degree": ("poly",), "coef0": ("poly",)}
 _SCALED = {"standard": "mean 0 and variance 1", "maxabs": "at most 1"}
 _COSTS = ("C", "lambda1", "lambda2")  # how much losses count against the penalty
@@ -44,7 +37,7 @@ _COSTS = ("C", "lambda1", "lambda2")  # how much losses count against the penalt
 
 @cache
 def _kinds() -> dict[str, tuple[Any, ...]]:
-    """Return the kinds that each field of Settings is declared with, keys of ``llsvm.settings.kinds.WORDS``."""
+    """Return the kinds that each field of Settings is declared with, keys of ``llsvm.settings.option.WORDS``."""
     hints = {name: hint for name, hint in get_type_hints(Settings).items() if name in OPTIONS}
     kinds = {name: get_args(hint) if isinstance(hint, UnionType) else (hint,) for name, hint in hints.items()}
     return {name: tuple(get_origin(kind) or kind for kind in each) for name, each in kinds.items()}
@@ -322,4 +315,4 @@ def _refuse(unused: Mapping[str, str], given: Iterable[str]) -> None:
 
 
 # name -> declaration
-OPTIONS: dict[str, Option] = declared({each.name: each for each in fields(Settings)})
+OPTIONS = {each.name: Option(each.name, **each.metadata) for each in fields(Settings)}

@@ -1,14 +1,12 @@
-"""Options: which method, how long, and what one method alone looks at."""
+"""Options: which method, how long, what one method alone looks at; memory, disk and processors."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llsvm.settings.option import OF_LLSVM, OF_NESVM, POSITIVE, SOLVER, Rule, option
+from llsvm.settings.option import OF_LLSVM, OF_NESVM, POSITIVE, RESOURCES, SOLVER, Rule, option
 
 SOLVERS = ("llsvm", "smsvm", "nesvm", "smo", "auto")
-STEPS = ("auto", "paper")
-STOPS = ("gap", "change")
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class SolverOptions:
         200,
         SOLVER,
         "Full passes over the data at most (2 at least: one trains, one measures); 0 for no limit.",
-        rule=Rule("0 (no limit) or a positive number", lambda most: most >= 0),
+        rule=Rule("0 (no limit) or a positive number", lambda passes: passes >= 0),
         metavar="INT",
     )
     max_seconds: float | None = option(
@@ -68,7 +66,7 @@ class SolverOptions:
         "auto",
         OF_NESVM,
         "Searched in each pass, or the paper's Lipschitz constant.",
-        choices=STEPS,
+        choices=("auto", "paper"),
         methods=("nesvm",),
     )
     mu: float | None = option(
@@ -98,6 +96,48 @@ class SolverOptions:
         "gap",
         OF_NESVM,
         "Stop by the gap, or when the objective changes by less than --tol.",
-        choices=STOPS,
+        choices=("gap", "change"),
         methods=("nesvm",),
+    )
+
+
+@dataclass(frozen=True)
+class ResourceOptions:
+    memory_limit: str | int | None = option(
+        None,
+        RESOURCES,
+        "Limit on the peak memory of the whole process: 2GB, 512MiB, or 25% of what is available.",
+        metavar="SIZE",
+        flags=("--memory-limit", "--memory"),
+        shown_default="half of what is free",
+    )
+    threads: int | None = option(
+        None,
+        RESOURCES,
+        "Processors to use.",
+        rule=POSITIVE,
+        metavar="INT",
+        shown_default="all",
+    )
+    disk_limit: str | int | None = option(
+        None, RESOURCES, "Limit on temporary files: 10GB.", metavar="SIZE", shown_default="none"
+    )
+    spill_dir: str | None = option(
+        None,
+        RESOURCES,
+        "For temporary files.",
+        metavar="DIR",
+        shown_default="$TMPDIR, else by the model",
+        accepts="str | os.PathLike[str] | None",
+    )
+    spill_format: str = option("arrow", RESOURCES, "Format of temporary files.", choices=("arrow", "hdf5"))
+    cache: str = option(
+        "auto", RESOURCES, "Binary copy of the data for later passes.", choices=("auto", "always", "never")
+    )
+    survivors: float = option(
+        1.0,
+        RESOURCES,
+        "Share of the rows kept between full passes, at most.",
+        rule=Rule("a share of the rows, 0 < share <= 1", lambda share: 0 < share <= 1),
+        metavar="FLOAT",
     )

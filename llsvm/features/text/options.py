@@ -1,4 +1,4 @@
-"""TextOptions: how documents become rows. Users set them by the options in llsvm.settings.text."""
+"""TextOptions: how documents become rows. Users set them by the options in llsvm.settings.data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from llsvm.files.json_checks import (
     maybe,
     one_of,
 )
-from llsvm.settings.text import ACCENTS, ANALYZERS, WEIGHTS, TextSettings, ngram_range
+from llsvm.settings.data import ACCENTS, ANALYZERS, WEIGHTS, TextSettings, ngram_range
 
 DEFAULT_BITS = 20
 ENGLISH = "english"  # stop words
