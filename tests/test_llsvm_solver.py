@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells import pairwise
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import dense, liblinear, objective, rows, small_pages, with_bias, write_svmlight
@@ -175,10 +176,10 @@ KINDS = [
 ONE_ROW_BLOCKS = {"block_bytes": 200, "block_rows": 1, "survivor_bytes": 4000, "survivor_rows": 50}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("layout", [np.asarray, sp.csr_matrix])
-@pytest.mark.parametrize("ledger", [None, 22_000])
+@pytest.mark.parametrize(
+    ("kind", "loss", "layout", "ledger"),
+    pairwise(KINDS, ["hinge", "squared_hinge"], [np.asarray, sp.csr_matrix], [None, 22_000]),
+)
 def test_awkward_rows(monkeypatch, kind, loss, layout, ledger):
     X, y = awkward(kind)
     small_pages(monkeypatch)

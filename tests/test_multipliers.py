@@ -8,6 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import liblinear, objective, rows, run, small_pages, with_bias
@@ -304,9 +305,17 @@ def table(name):
     return getattr(datasets, f"load_{name}")(return_X_y=True)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic"])
-@pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
-@pytest.mark.parametrize(("name", "C"), [("wine", 1.0), ("wine", 1e4), ("iris", 1e4), ("digits", 1e4)])
+@pytest.mark.parametrize(
+    ("name", "C", "multiclass", "loss"),
+    [
+        (*first, second, third)
+        for first, second, third in pairwise(
+            [("wine", 1.0), ("wine", 1e4), ("iris", 1e4), ("digits", 1e4)],
+            ["ovr", "ovo"],
+            ["hinge", "squared_hinge", "logistic"],
+        )
+    ],
+)
 def test_raw_columns(name, C, multiclass, loss):
     """Sweeps alone take up to 70 s of processor for these, or do not end."""
     X, y = table(name)

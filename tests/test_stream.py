@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells import pairwise
 from oracle import dense, rows, run, small_pages, write_svmlight
 
 from llsvm.data import open_source
@@ -48,9 +49,10 @@ def mixed_rows(kind, n=600, d=40):
 KINDS = ["even", "short first", "long first", "few long", "few empty"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("where", ["cache", "source", "memory", "arrays", "sparse arrays"])
-@pytest.mark.parametrize("spill_format", ["arrow", "hdf5"])
+@pytest.mark.parametrize(
+    ("kind", "where", "spill_format"),
+    pairwise(KINDS, ["cache", "source", "memory", "arrays", "sparse arrays"], ["arrow", "hdf5"]),
+)
 def test_every_row_once_in_every_pass(monkeypatch, tmp_path, kind, where, spill_format):
     small_pages(monkeypatch)
     X, y = mixed_rows(kind)

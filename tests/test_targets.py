@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from cells import pairwise
 from format_files import rows, write
 from oracle import small_pages, write_svmlight
 
@@ -52,9 +53,14 @@ def seen(blocks):
     return found
 
 
-@pytest.mark.parametrize("where", ["cache", "source", "memory", "arrays", "sparse arrays", "scaled arrays"])
-@pytest.mark.parametrize("spill_format", ["arrow", "hdf5"])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("where", "spill_format", "weighted"),
+    pairwise(
+        ["cache", "source", "memory", "arrays", "sparse arrays", "scaled arrays"],
+        ["arrow", "hdf5"],
+        [False, True],
+    ),
+)
 def test_every_pass_has_the_targets(monkeypatch, tmp_path, where, spill_format, weighted):
     small_pages(monkeypatch)
     X, y, weight = data(weighted)
