@@ -308,10 +308,12 @@ def test_the_same_seed_gives_the_same_weights(small, tmp_path, ledger, threads):
 # -- the state it keeps -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("paper", [False, True])
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("ledger", [100_000_000, 4 * LEDGER])
-@pytest.mark.parametrize("layout", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize(
+    ("layout", "ledger", "loss", "paper"),
+    pairwise(
+        [np.asarray, sp.csr_matrix], [100_000_000, 4 * LEDGER], ["hinge", "squared_hinge"], [False, True]
+    ),
+)
 def test_weights_and_dual_are_those_of_the_dual_variables(small, tmp_path, paper, loss, ledger, layout):
     """After every report: w = Σ α y x and the dual objective is D(α), α in its bounds."""
     # Paper mode goes on with the survivors until they settle to tol, whatever the passes.

@@ -277,7 +277,7 @@ def test_tune_of_many_costs_holds_their_weights_once(tmp_path):
 
 def test_where_there_is_no_room_for_64_bit_values_it_goes_on_without(tmp_path):
     """The limit that is named carries the whole run, and its end names the one that has room."""
-    X = np.random.default_rng(0).normal(size=(40, 100_000)) + 100.0
+    X = np.random.default_rng(0).normal(size=(40, 50_000)) + 100.0
     np.savez(tmp_path / "X.npz", X=X, y=X[:, :5].sum(axis=1) > 500)
     options = ["--loss", "least-squares", "--penalty", "l1", "--cache", "never", "-C", 1.97, "--tol", 1e-4]
     words = ["train", tmp_path / "X.npz", "--model", tmp_path / "m", *options, "--max-passes", 3]
