@@ -125,9 +125,9 @@ def fake(monkeypatch) -> type[FakeTraining]:
 
 
 def test_help_is_instant_and_lists_exit_codes():
-    began = time.monotonic()
+    began = os.times().children_user
     done = subprocess.run([*PROGRAM, "--help"], capture_output=True, text=True, check=True)
-    assert time.monotonic() - began < 2  # 0.1 s on an idle machine
+    assert os.times().children_user - began < 1  # 0.1 s of processor, whoever else wants one
     assert "Exit codes" in done.stdout
     code = "import sys, llsvm.cli; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
