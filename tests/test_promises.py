@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cells import in_turn
 from oracle import rows, run, write_svmlight
 
 from llsvm import Model
@@ -257,8 +258,13 @@ def started(data, folder, *options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("delay", [0.0, 1.5])
+@pytest.mark.parametrize(
+    ("number", "status", "delay"),
+    [
+        (*first, second)
+        for first, second in in_turn([(signal.SIGINT, 130), (signal.SIGTERM, 143)], [0.0, 1.5], 1)
+    ],
+)
 def test_a_signal_ends_the_run_and_leaves_nothing(middling, tmp_path, number, status, delay):
     process = started(middling, tmp_path)
     time.sleep(delay)
@@ -290,8 +296,9 @@ def smallest_of(errors):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["few features", "many classes", "many features"])
-@pytest.mark.parametrize("limit", ["50MB", "260MB"])
+@pytest.mark.parametrize(
+    ("kind", "limit"), in_turn(["few features", "many classes", "many features"], ["50MB", "260MB"], 1)
+)
 def test_a_limit_too_small_is_refused_with_one_that_works(tmp_path, kind, limit):
     X, y = rows(n=3000, d=20, classes=25 if kind == "many classes" else 2)
     path = write_svmlight(tmp_path / "rows.svm", X, y)
@@ -330,7 +337,7 @@ def test_newtons_method_stays_under_the_smallest_limit_and_where_rows_just_fit(t
     X = rng.standard_normal((1500, 300)) * np.logspace(0, -5, 300)
     y = np.argmax(X @ rng.standard_normal((300, 3)) + 0.1 * rng.standard_normal((1500, 3)), axis=1)
     path = write_svmlight(tmp_path / "rows.svm", X, y)
-    hard = ("-C", "1e4", "--scale", "none", "--max-seconds", "5", *options)
+    hard = ("-C", "1e4", "--scale", "none", "--max-seconds", "3", *options)
     status, _, errors = llsvm(path, tmp_path, "--memory", "50MB", *hard)
     assert status == 4, errors
     smallest = int(smallest_of(errors))
@@ -495,13 +502,12 @@ def wide(tmp_path_factory):
 @pytest.mark.parametrize(
     ("limit", "options"),
     [
-        (280, ("--lambda1", "3.1e-5", "--loss", "squared_hinge", "--max-seconds", "6")),
-        (300, ("--lambda1", "3.1e-5", "--loss", "squared_hinge", "--max-seconds", "6")),
+        (280, ("--lambda1", "3.1e-5", "--loss", "squared_hinge", "--max-seconds", "4")),
         (310, ("--lambda1", "3.1e-5", "--loss", "squared_hinge")),  # below, steps without a Hessian crawl
         (340, ("--lambda1", "3.1e-5", "--loss", "squared_hinge")),
-        (300, ("--lambda1", "3.1e-5", "--loss", "hinge", "--max-seconds", "6")),
-        (300, ("-C", "1e4", "--loss", "squared_hinge", "--max-seconds", "6")),
-        (320, ("-C", "1e4", "--loss", "hinge", "--max-seconds", "6")),
+        (300, ("--lambda1", "3.1e-5", "--loss", "hinge", "--max-seconds", "4")),
+        (300, ("-C", "1e4", "--loss", "squared_hinge", "--max-seconds", "4")),
+        (320, ("-C", "1e4", "--loss", "hinge", "--max-seconds", "4")),
     ],
 )
 def test_sparse_training_on_wide_rows_stays_under_the_limit(wide, tmp_path, limit, options):
