@@ -69,7 +69,11 @@ _SCHEMA = pa.schema([("x", pa.float64()), ("c", pa.string()), ("y", pa.string())
 
 
 @pytest.mark.parametrize(
-    ("column", "format_"), in_turn([*_COLUMNS, _LABEL_LATE], ["csv", "jsonl", "parquet", "feather"], 2)
+    ("column", "format_"),
+    [
+        *in_turn([*_COLUMNS, _LABEL_LATE], ["csv", "jsonl", "parquet", "feather"], 2),
+        ("numbers, then versions", "csv"),
+    ],
 )
 def test_many_files_give_the_columns_of_one(tmp_path: Path, format_: str, column: str) -> None:
     x = np.random.default_rng(1).normal(size=300).round(4)
