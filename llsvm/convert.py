@@ -28,7 +28,7 @@ from llsvm.data.block_sizes import growing_blocks
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.data.svmlight_labels import is_label_word
 from llsvm.errors import BudgetError, DataError, UsageError
-from llsvm.files.hdf5_output import HDF5Output
+from llsvm.files.file_objects import HDF5Output
 from llsvm.files.remote import is_remote
 from llsvm.files.writing import STDOUT, naming, replacing
 from llsvm.memory.budget import MemoryBudget

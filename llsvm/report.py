@@ -9,10 +9,9 @@ from typing import Any, Literal
 
 from llsvm.data.paths import named_files, names_files
 from llsvm.errors import BudgetError, UsageError
-from llsvm.files.inputs import COMPRESSED_SUFFIXES
+from llsvm.files.decoding import COMPRESSED_SUFFIXES
 from llsvm.files.writing import STDOUT, refuse_overwriting, replacing, require_writable
-from llsvm.models.model import Model
-from llsvm.models.unread import model_bytes
+from llsvm.models.model import Model, model_bytes
 from llsvm.models.words import listed
 from llsvm.predict import evaluated, options_of, take_model
 from llsvm.reporting.overview import Subject
@@ -95,8 +94,10 @@ def reported(
 def _subjects(
     models: Mapping[str, Model | str | os.PathLike[str]], rows: tuple[Any, Any, Any], given: Settings
 ) -> list[Subject]:
-    """models: by what they are called. rows: data, y and sample_weight. Raises BudgetError with the limit that
-    is enough for all of them, of which each is held beside those before it."""
+    """Return the subjects of the page. models: by what they are called. rows: data, y and sample_weight.
+
+    Raises BudgetError with the limit that is enough for all of them, of which each is held beside those before
+    it."""
     subjects: list[Subject] = []
     refused: list[BudgetError] = []
     held_bytes = 0
@@ -119,7 +120,7 @@ def _subject(
     given: Settings,
     held_bytes: int,
 ) -> Subject:
-    """held_bytes: of the models that are in memory too."""
+    """Return one subject. held_bytes: of the models that are in memory too."""
     data = rows[0]
     if not isinstance(model, Model):
         name = os.path.basename(os.fspath(model))

@@ -22,7 +22,7 @@ from llsvm.settings.objective import LossName
 from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.solvers.advice import NOTHING
-from llsvm.solvers.report import Report, in_passes
+from llsvm.solvers.base import Report, in_passes
 from llsvm.state.checkpoints import Checkpoints, checkpoints_in
 from llsvm.training.persistence import NO_MODEL
 from llsvm.training.progress_display import listener, report_display
@@ -131,7 +131,7 @@ def train(
     whatever is there. keep_cache: keep binary copies of svmlight files in the state, which are not parsed again.
     test: labelled data, or arrays (X, y) or (X, y, sample_weight): ``model.log["test"]`` is then what ``evaluate``
     says of them. Rows of files and data frames count by the column ``weight``, where they have it.
-    callback: called with each Report (llsvm.solvers.report); what it raises ends the run. The logger "llsvm" has a
+    callback: called with each Report (llsvm.solvers.base); what it raises ends the run. The logger "llsvm" has a
     line for each report, too. verbose: 1: live lines on a terminal or in a notebook, elsewhere a line on standard
     error for each pass; 2: a line for each report; 0: nothing.
 

@@ -28,7 +28,7 @@ from llsvm.scoring.opening import open_for
 from llsvm.settings.objective import KINDS, ONE_CLASS
 from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import OPTIONS, Settings
-from llsvm.solvers.report import Report
+from llsvm.solvers.base import Report
 from llsvm.stream.stream import Stream
 from llsvm.train import warn_not_converged
 from llsvm.training.progress_display import listener, report_display

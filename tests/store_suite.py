@@ -15,8 +15,8 @@ from llsvm.block import CSR, Block, concat
 from llsvm.errors import DiskError, SpillError
 from llsvm.row_buffer import RowBuffer
 from llsvm.spill.store import PageStore, Scratch
-from llsvm.spill.stores import open_store
 from llsvm.spill.workspace import Workspace
+from llsvm.spill.writer import open_store
 
 # One test, two backends: hypothesis sees two classes run it, on purpose.
 quickly = settings(

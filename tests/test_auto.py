@@ -19,8 +19,7 @@ from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.estimators.regressor import LLSVMRegressor
 from llsvm.memory.plan import MemoryLeft
 from llsvm.settings.settings import Settings
-from llsvm.solvers.auto import Auto
-from llsvm.solvers.choose import choose, newton_updates, why_trial_ends
+from llsvm.solvers.auto import Auto, choose, newton_updates, why_trial_ends
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
 PLENTY = 10**9
@@ -28,14 +27,14 @@ PLENTY = 10**9
 
 def with_tuning(monkeypatch, tuning):
     """Let trainings that change to smsvm do so with this tuning, whose code costs nothing to load."""
-    monkeypatch.setattr("llsvm.solvers.choose.NEWTON_START", 0.0)
+    monkeypatch.setattr("llsvm.solvers.auto.NEWTON_START", 0.0)
     monkeypatch.setattr("llsvm.training.training.Auto", partial(Auto, tuning=tuning))
 
 
 @pytest.fixture
 def no_start(monkeypatch):
     """Loading code costs nothing: else no trial on a few thousand rows would ever end."""
-    monkeypatch.setattr("llsvm.solvers.choose.NEWTON_START", 0.0)
+    monkeypatch.setattr("llsvm.solvers.auto.NEWTON_START", 0.0)
     sweeps_alone(monkeypatch)
 
 

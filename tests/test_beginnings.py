@@ -20,7 +20,7 @@ from llsvm.solvers.llsvm import start as start_module
 from llsvm.solvers.llsvm.duals import AllDuals
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.state.checkpoints import checkpoints_in
-from llsvm.state.record import KnownRows, known_rows
+from llsvm.state.runs import KnownRows, known_rows
 from llsvm.training.training import Training
 
 X, Y = rows(n=600, d=10, noise=1.0)

@@ -12,7 +12,7 @@ from oracle import rows
 
 from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.solvers.optim import lapack
-from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.optim.lapack import one_blas_thread
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
 
@@ -40,7 +40,7 @@ LATE = """
 import ctypes, shutil, sys
 import threadpoolctl
 from llsvm.solvers.optim import lapack
-from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.optim.lapack import one_blas_thread
 
 def threads():
     return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]

@@ -25,7 +25,7 @@ from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import BudgetError, DataError, LLSVMWarning, ModelError, UsageError, options_as_typed
 from llsvm.memory.budget import MemoryBudget
-from llsvm.models.calibration import Calibration
+from llsvm.models.decisions import Calibration
 from llsvm.models.liblinear import read_liblinear, write_liblinear
 from llsvm.settings.settings import Settings
 from llsvm.training.training import Training

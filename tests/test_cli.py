@@ -29,7 +29,7 @@ from llsvm.errors import BudgetError, SpillError, UsageError
 from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import Report
+from llsvm.solvers.base import Report
 from llsvm.stream.progress import Progress
 from llsvm.training.progress_display import Meter, report_line
 
@@ -412,13 +412,13 @@ SLEEPER = """
 import sys, time
 from types import SimpleNamespace
 from pathlib import Path
-from llsvm.process import leftovers
+from llsvm.process.signals import register_cleanup
 from test_cli import FakeTraining
 
 class Sleeper(FakeTraining):
     def __enter__(self):
         Path(sys.argv[2] + ".spill").touch()
-        leftovers.expect(self.clean)
+        register_cleanup(self.clean)
         return self
     def clean(self):
         print("cleaning", file=sys.stderr, flush=True)

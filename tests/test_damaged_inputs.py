@@ -337,7 +337,7 @@ from llsvm.convert import convert
 from llsvm.data import open_source
 from llsvm.errors import DiskError
 from llsvm.spill.workspace import Workspace
-from llsvm.spill.stores import open_store
+from llsvm.spill.writer import open_store
 
 X = np.random.default_rng(0).random((5000, 60)).astype(np.float32)
 y = (X[:, 0] > 0.5).astype(np.int32)

@@ -14,8 +14,8 @@ from llsvm.data import open_source
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.solvers.advice import Ending, advise, passes_to_come
+from llsvm.solvers.base import NO_ROOM, ROUNDED, SETTLED, STALLED
 from llsvm.solvers.llsvm.second_order import SecondOrder
-from llsvm.solvers.report import NO_ROOM, ROUNDED, SETTLED, STALLED
 from llsvm.solvers.smsvm.descent import Descent
 from llsvm.solvers.stopping import WINDOW
 from llsvm.training.training import Training

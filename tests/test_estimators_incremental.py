@@ -24,7 +24,7 @@ from llsvm import (
     LLSVMWarning,
     UsageError,
 )
-from llsvm.solvers.report import UPDATES
+from llsvm.solvers.base import UPDATES
 from llsvm.training.training import Training
 
 SAME = {"random_state": 0, "n_jobs": 1}

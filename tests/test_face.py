@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from oracle import run
 
 from llsvm.block import CSR
-from llsvm.objective.scale import Folded, best_factor, scaled_primal
+from llsvm.objective.best import Folded, best_factor, scaled_primal
 from llsvm.solvers.llsvm.multipliers import Subproblem
 from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.stream.progress import Progress

@@ -167,7 +167,7 @@ def test_who_interrupts_before_anything_is_certified_interrupts(tmp_path):
 
 
 def report_of_a_pass():
-    from llsvm.solvers.report import Report
+    from llsvm.solvers.base import Report
 
     return Report("pass", 1)
 

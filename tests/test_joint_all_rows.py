@@ -11,16 +11,13 @@ from test_joint_multipliers import DIRECT, ROOMY, optimum, primal
 from llsvm.block import concat
 from llsvm.data import open_source
 from llsvm.memory.budget import MemoryBudget
-from llsvm.objective.costs import RowCosts
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
-from llsvm.solvers import row_products
-from llsvm.solvers.sequential_dual.duals import joint_dual
-from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, newton_prices
-from llsvm.solvers.sequential_dual.problem import JointProblem
-from llsvm.solvers.sequential_dual.proximal_point import JointRows
+from llsvm.solvers.optim import row_operator
+from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, JointRows, newton_prices
+from llsvm.solvers.sequential_dual.problem import BlockShares, JointProblem, joint_dual
 from llsvm.solvers.sequential_dual.rounds import JointRounds
-from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.solver import SequentialDual
 from llsvm.solvers.state import ArrayRows
 from llsvm.stream.every_row import EveryRow
@@ -35,7 +32,7 @@ GRID = 2.0**50
 def small(monkeypatch):
     """Pages, and pieces that rows are worked on in."""
     small_pages(monkeypatch)
-    monkeypatch.setattr(row_products, "PIECE_BYTES", 1 << 8)
+    monkeypatch.setattr(row_operator, "PIECE_BYTES", 1 << 8)
 
 
 @pytest.fixture
@@ -177,7 +174,7 @@ def test_it_reaches_the_optimum(tmp_path, small, monkeypatch, steps, method, den
 )
 def test_it_goes_on_as_if_not_stopped(tmp_path, small, monkeypatch, steps, method, threads, density, tol):
     """With shares of 32 and of 64 bits."""
-    monkeypatch.setattr(row_products, "PIECE_BYTES", 1 << 10)
+    monkeypatch.setattr(row_operator, "PIECE_BYTES", 1 << 10)
     settings = {"solver": "auto", "multiclass": method, "C": 50.0, "tol": tol, "max_passes": 9}
     case = Case(settings, ledger=60_000, threads=threads, n=400, classes=K, density=density)
     check_resumes(replace(case, from_file="cache", in_one_block=False), tmp_path)

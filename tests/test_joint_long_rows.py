@@ -12,14 +12,17 @@ from llsvm.objective.rounding import NOISE, RoundingBound
 from llsvm.process.threads import Threads
 from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.newton_system import NewtonSystem, matrix_bytes
-from llsvm.solvers.row_products import coef_of
+from llsvm.solvers.optim.row_operator import coef_of
 from llsvm.solvers.sequential_dual.best_weights import BestWeights
-from llsvm.solvers.sequential_dual.duals import joint_dual
-from llsvm.solvers.sequential_dual.multipliers import newton_prices
-from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost, with_costs
-from llsvm.solvers.sequential_dual.newton_system import FaceRows
-from llsvm.solvers.sequential_dual.problem import JointProblem
-from llsvm.solvers.sequential_dual.shares import BlockShares
+from llsvm.solvers.sequential_dual.multipliers import FaceRows, newton_prices
+from llsvm.solvers.sequential_dual.problem import (
+    BlockShares,
+    JointProblem,
+    joint_dual,
+    lower_costs,
+    needed_cost,
+    with_costs,
+)
 from llsvm.stream.progress import Progress
 
 METHODS = ["crammer-singer", "weston-watkins"]

@@ -21,14 +21,16 @@ from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.newton_system import NewtonSystem, matrix_bytes
-from llsvm.solvers.sequential_dual import layout, multipliers, proximal_point
-from llsvm.solvers.sequential_dual.duals import joint_dual
+from llsvm.solvers.sequential_dual import layout, multipliers
 from llsvm.solvers.sequential_dual.loops import LOOP_ACCURACY
-from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, NewtonRoom, newton_prices
-from llsvm.solvers.sequential_dual.newton_system import FaceRows
-from llsvm.solvers.sequential_dual.problem import JointProblem
-from llsvm.solvers.sequential_dual.proximal_point import JointRows
-from llsvm.solvers.sequential_dual.shares import BlockShares
+from llsvm.solvers.sequential_dual.multipliers import (
+    FaceRows,
+    JointMultipliers,
+    JointRows,
+    NewtonRoom,
+    newton_prices,
+)
+from llsvm.solvers.sequential_dual.problem import BlockShares, JointProblem, joint_dual
 from llsvm.solvers.sequential_dual.solver import SequentialDual
 from llsvm.stream.progress import OutOfTime, Progress
 from llsvm.stream.stream import Stream
@@ -374,7 +376,7 @@ def test_a_step_lists_no_more_dimensions_of_faces_than_there_is_room_for(monkeyp
 
     with Threads(1) as threads:
         listed = step(ROOMY)
-        monkeypatch.setattr(proximal_point, "MOST_ORDER", 99)
+        monkeypatch.setattr(multipliers, "MOST_ORDER", 99)
         monkeypatch.setattr(FaceRows, "all", None)
         np.testing.assert_allclose(step(ROOMY), listed, rtol=1e-9)
         with pytest.raises(OutOfTime):

@@ -9,16 +9,13 @@ from test_face import texts
 from llsvm import verify
 from llsvm.block import CSR, Block
 from llsvm.process.threads import Threads
-from llsvm.solvers.row_products import RowProducts
-from llsvm.solvers.sequential_dual import worst_rows as worst_rows_module
-from llsvm.solvers.sequential_dual.duals import joint_dual
-from llsvm.solvers.sequential_dual.extrapolation import listed
-from llsvm.solvers.sequential_dual.loops import Loops
+from llsvm.solvers.optim.row_operator import RowProducts
+from llsvm.solvers.sequential_dual import rounds as worst_rows_module
+from llsvm.solvers.sequential_dual.best_weights import Multiple, scaled
+from llsvm.solvers.sequential_dual.loops import Loops, listed
 from llsvm.solvers.sequential_dual.multipliers import NewtonRoom
-from llsvm.solvers.sequential_dual.problem import JointProblem
-from llsvm.solvers.sequential_dual.scale import Multiple, scaled
-from llsvm.solvers.sequential_dual.shares import BlockShares
-from llsvm.solvers.sequential_dual.worst_rows import JOINED, settle_worst_rows, solve_for, worst_rows
+from llsvm.solvers.sequential_dual.problem import BlockShares, JointProblem, joint_dual
+from llsvm.solvers.sequential_dual.rounds import JOINED, settle_worst_rows, solve_for, worst_rows
 from llsvm.stream.progress import Progress
 
 METHODS = ["crammer-singer", "weston-watkins"]

@@ -14,10 +14,10 @@ import numba
 import pytest
 
 import llsvm
-from llsvm.kernels import cache, options
+from llsvm.kernels import options
 
 PACKAGE = Path(llsvm.__file__).parent
-VERSION = cache.folder_name(PACKAGE)
+VERSION = options.folder_name(PACKAGE)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def home(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(cache.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(options.tempfile, "tempdir", str(tmp_path))
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
@@ -37,34 +37,34 @@ def is_temporary(folder):
 
 
 def test_the_users_cache_folder_and_private(home):
-    folder = cache.cache_folder()
+    folder = options.cache_folder()
     assert folder == home / ".cache" / "llsvm" / VERSION
     assert folder.parent.stat().st_mode & 0o777 == 0o700
-    assert cache.cache_folder() == folder  # again, now that it is there
+    assert options.cache_folder() == folder  # again, now that it is there
 
 
 def test_other_places_that_the_user_names(home, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache.cache_folder() == home / ".cache" / "llsvm" / VERSION
+    assert options.cache_folder() == home / ".cache" / "llsvm" / VERSION
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache.cache_folder() == tmp_path / "xdg" / "llsvm" / VERSION
+    assert options.cache_folder() == tmp_path / "xdg" / "llsvm" / VERSION
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "deep" / "numba"))
-    assert cache.cache_folder() == tmp_path / "deep" / "numba" / f"llsvm-{VERSION}"
+    assert options.cache_folder() == tmp_path / "deep" / "numba" / f"llsvm-{VERSION}"
 
 
 def test_without_home_the_list_of_users_is_asked(home, monkeypatch):
     user = pwd.struct_passwd(("u", "x", 1, 1, "", str(home / "listed"), ""))
-    monkeypatch.setattr(cache.pwd, "getpwuid", lambda uid: user)
+    monkeypatch.setattr(options.pwd, "getpwuid", lambda uid: user)
     for unset in (lambda: monkeypatch.setenv("HOME", ""), lambda: monkeypatch.delenv("HOME")):
         unset()
-        assert cache.cache_folder() == home / "listed" / ".cache" / "llsvm" / VERSION
+        assert options.cache_folder() == home / "listed" / ".cache" / "llsvm" / VERSION
 
 
 def test_a_link_in_its_place_is_not_followed(home, tmp_path):
     (tmp_path / "theirs").mkdir()
     (home / ".cache").mkdir()
     (home / ".cache" / "llsvm").symlink_to(tmp_path / "theirs")
-    assert is_temporary(cache.cache_folder())
+    assert is_temporary(options.cache_folder())
     assert list((tmp_path / "theirs").iterdir()) == []
 
 
@@ -72,23 +72,23 @@ def test_a_link_in_its_place_is_not_followed(home, tmp_path):
 def test_a_folder_that_others_can_write_is_not_used(home, place):
     (home / ".cache" / "llsvm").mkdir(parents=True, mode=0o700)
     (home / place).chmod(0o777)
-    assert is_temporary(cache.cache_folder())
+    assert is_temporary(options.cache_folder())
 
 
 @pytest.mark.parametrize("uid", [0, 4321])
 def test_somebody_elses_folder_is_not_used(home, monkeypatch, uid):
-    assert cache.cache_folder().parent == home / ".cache" / "llsvm"
+    assert options.cache_folder().parent == home / ".cache" / "llsvm"
     other = uid if uid != os.geteuid() else 4321
-    monkeypatch.setattr(cache.os, "geteuid", lambda: other)
-    assert is_temporary(cache.cache_folder())
+    monkeypatch.setattr(options.os, "geteuid", lambda: other)
+    assert is_temporary(options.cache_folder())
 
 
 def test_nowhere_to_write_is_no_error(home, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("HOME", str(tmp_path / "file"))
-    assert is_temporary(cache.cache_folder())
-    monkeypatch.setattr(cache.tempfile, "tempdir", str(tmp_path / "missing"))
-    assert cache.cache_folder() is None
+    assert is_temporary(options.cache_folder())
+    monkeypatch.setattr(options.tempfile, "tempdir", str(tmp_path / "missing"))
+    assert options.cache_folder() is None
     monkeypatch.setattr(options, "_FOLDER", None)
     assert options.njit(**options.JIT)(lambda x: x + 1)(1) == 2
 
@@ -96,12 +96,12 @@ def test_nowhere_to_write_is_no_error(home, tmp_path, monkeypatch):
 def test_a_folder_that_cannot_be_made_gives_way_to_the_next(home, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "numba"))
-    assert cache.cache_folder() == home / ".cache" / "llsvm" / VERSION
+    assert options.cache_folder() == home / ".cache" / "llsvm" / VERSION
 
 
 def copy_of_kernels(folder):
     """The package's compiled loops, and what they take from each other, in a folder of that name."""
-    for pattern in cache.SOURCES:
+    for pattern in options.SOURCES:
         for file in PACKAGE.glob(pattern):
             copy = folder / file.relative_to(PACKAGE)
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -111,19 +111,19 @@ def copy_of_kernels(folder):
 
 def test_any_change_of_a_kernel_has_a_folder_of_its_own(tmp_path):
     package = copy_of_kernels(tmp_path / "llsvm")
-    assert cache.folder_name(package) == VERSION
+    assert options.folder_name(package) == VERSION
     changed = package / "kernels" / "intrinsics.py"  # which kernels of other files are made of
     before, text = changed.stat(), changed.read_text()
     changed.write_text(text[:-2] + "#\n")
     os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert changed.stat().st_size == before.st_size
-    assert cache.folder_name(package) != VERSION
+    assert options.folder_name(package) != VERSION
     changed.write_text(text)
-    assert cache.folder_name(package) == VERSION
+    assert options.folder_name(package) == VERSION
 
 
 def test_every_file_with_kernels_counts():
-    counted = {file for pattern in cache.SOURCES for file in PACKAGE.glob(pattern)}
+    counted = {file for pattern in options.SOURCES for file in PACKAGE.glob(pattern)}
     for path in PACKAGE.rglob("*.py"):
         if re.search(
             r"^from llsvm.kernels.options import .*njit|^@intrinsic", path.read_text(), re.MULTILINE
@@ -133,12 +133,12 @@ def test_every_file_with_kernels_counts():
 
 def test_the_name_costs_next_to_nothing():
     """Each start of a command reads these files and hashes them, at some 1 GB a second."""
-    counted = {file for pattern in cache.SOURCES for file in PACKAGE.glob(pattern)}
+    counted = {file for pattern in options.SOURCES for file in PACKAGE.glob(pattern)}
     assert sum(file.stat().st_size for file in counted) < 400_000
 
 
 def test_folders_of_other_states_go_when_they_were_not_used_for_long(home):
-    ours, long_ago = home / ".cache" / "llsvm", time.time() - cache.UNUSED_SECONDS - 60
+    ours, long_ago = home / ".cache" / "llsvm", time.time() - options.UNUSED_SECONDS - 60
     old, used, other = (
         ours / name for name in ("0.0.9-numba-0.60.0", "0.1.0-numba-0.61.0-abc", "somebody's")
     )
@@ -148,14 +148,14 @@ def test_folders_of_other_states_go_when_they_were_not_used_for_long(home):
     ours.chmod(0o700)
     for folder in (old, other):
         os.utime(folder, (long_ago, long_ago))
-    folder = cache.cache_folder()
+    folder = options.cache_folder()
     assert sorted(ours.iterdir()) == sorted([folder, used, other])
 
 
 def test_a_folder_in_use_is_kept(home):
-    folder, long_ago = cache.cache_folder(), time.time() - cache.UNUSED_SECONDS - 60
+    folder, long_ago = options.cache_folder(), time.time() - options.UNUSED_SECONDS - 60
     os.utime(folder, (long_ago, long_ago))
-    cache.cache_folder()
+    options.cache_folder()
     assert time.time() - folder.stat().st_mtime < 60
 
 
@@ -174,7 +174,7 @@ def test_every_kernel_is_compiled_by_our_own_njit():
 
 def test_what_kernels_of_a_file_call_is_inlined_or_knows_whole_numbers_alone():
     """See INLINED in kernels/options.py."""
-    whole_numbers = {"parse.py", "text.py", "ngrams.py", "fold.py"}
+    whole_numbers = {"parse.py", "text.py", "ngrams.py"}
     for path in set(PACKAGE.rglob("*.py")) - {PACKAGE / "kernels" / name for name in whole_numbers}:
         functions = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef)]
         options_of = {n.name: " ".join(map(ast.unparse, n.decorator_list)) for n in functions}

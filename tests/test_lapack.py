@@ -12,7 +12,7 @@ SOLVED = """
 import hashlib, sys
 import numpy as np
 from llsvm.solvers.optim import lapack
-from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.optim.lapack import one_blas_thread
 lapack.LIBRARIES = sys.argv[1]
 A = np.random.default_rng(0).standard_normal((60, 40))
 with one_blas_thread():

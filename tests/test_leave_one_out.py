@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from llsvm.block import CSR, Block
 from llsvm.cli import app
-from llsvm.objective.leave_one_out import LeaveOneOutCounts
+from llsvm.objective.certificate import LeaveOneOutCounts
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_counts_are_those_of_a_slow_twin(sparse, monkeypatch):
-    monkeypatch.setattr("llsvm.objective.leave_one_out._PIECE_BYTES", 2000)
+    monkeypatch.setattr("llsvm.objective.certificate._PIECE_BYTES", 2000)
     rng = np.random.default_rng(0)
     X, y = rows(n=300, d=6, density=0.5)
     alpha, margin = rng.choice([0.0, 0.05, 0.3, 1.0], 300), rng.normal(0.5, 1, 300)

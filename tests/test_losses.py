@@ -140,14 +140,14 @@ def test_the_derivative_gives_the_dual_variable_that_closes_the_gap(loss, m, tar
     assert gradient <= 1e-4 or at_lower
 
 
-@given(m=NUMBERS, a=NUMBERS, enough=st.sampled_from([0.0, 1e-3, 1.0]))
-def test_slack_of_least_squares_tells_how_much_a_row_may_add_to_the_gap(m, a, enough):
+@given(m=NUMBERS, a=NUMBERS, negligible=st.sampled_from([0.0, 1e-3, 1.0]))
+def test_slack_of_least_squares_tells_how_much_a_row_may_add_to_the_gap(m, a, negligible):
     loss = new_loss("least-squares")
-    slack = loss.slack(*one(3.0 * a, m), np.array([3.0]), enough=enough)[0]
+    slack = loss.slack(*one(3.0 * a, m), np.array([3.0]), negligible=negligible)[0]
     ends = [m, m + slack, m - slack]
     gaps = [(loss.value(*one(at)) + a * at - loss.dual_value(*one(a)))[0] for at in ends]
-    assert (slack > 0) == (gaps[0] < enough * (1 - 1e-9)) or gaps[0] == pytest.approx(enough)
-    assert slack == 0 or max(gaps) == pytest.approx(enough)
+    assert (slack > 0) == (gaps[0] < negligible * (1 - 1e-9)) or gaps[0] == pytest.approx(negligible)
+    assert slack == 0 or max(gaps) == pytest.approx(negligible)
 
 
 @given(m=NUMBERS, place=st.sampled_from(["lower", "zero", "upper", "inside"]), target=NUMBERS)
@@ -171,20 +171,20 @@ def test_slack_is_zero_where_a_row_is_free_or_violates(plq, m, place, target):
         assert slack == 0
 
 
-@given(m=st.floats(-20, 20), share=st.floats(0, 1), enough=st.sampled_from([0.0, 1e-6, 1e-3]))
-def test_slack_of_the_logistic_loss_tells_how_much_a_row_may_add_to_the_gap(m, share, enough):
+@given(m=st.floats(-20, 20), share=st.floats(0, 1), negligible=st.sampled_from([0.0, 1e-6, 1e-3]))
+def test_slack_of_the_logistic_loss_tells_how_much_a_row_may_add_to_the_gap(m, share, negligible):
     loss, cost = LogisticLoss(), 4.0
     (a, at), alpha = one(share, m), np.array([share * cost])
     gap = (loss.value(at) + a * at - loss.dual_value(a))[0]
-    slack = loss.slack(alpha, at, np.array([cost]), enough=enough)[0]
-    assert (slack > 0) == (gap < enough)
+    slack = loss.slack(alpha, at, np.array([cost]), negligible=negligible)[0]
+    assert (slack > 0) == (gap < negligible)
     if not 0.05 < share < 0.95 or slack == 0:
         return
     off = [np.log(share / (1 - share)) + m + sign * slack for sign in (-1, 1)]  # of the best margin
     worst = max(off, key=abs) - np.log(share / (1 - share))
     moved = (loss.value(np.array([worst])) + share * worst - loss.dual_value(a))[0]
-    assert moved == pytest.approx(enough, rel=0.35)
-    assert np.isnan(loss.slack(alpha, np.array([np.nan]), cost, enough=enough)[0])
+    assert moved == pytest.approx(negligible, rel=0.35)
+    assert np.isnan(loss.slack(alpha, np.array([np.nan]), cost, negligible=negligible)[0])
 
 
 def test_joint_losses_of_two_classes_have_the_slopes_of_their_margins():
@@ -203,16 +203,16 @@ def test_slack_and_freedom_do_not_depend_on_the_unit(plq, m, a, cost):
 
 
 @pytest.mark.parametrize("name", ["least-squares", "squared_epsilon_insensitive"])
-@given(m=NUMBERS, a=st.sampled_from([0.0, -0.7, 1e-3, 2.0]), enough=st.sampled_from([0.0, 1e-3, 0.5]))
-def test_where_no_dual_variable_rests_rows_of_slack_add_no_more_than_enough(name, m, a, enough):
+@given(m=NUMBERS, a=st.sampled_from([0.0, -0.7, 1e-3, 2.0]), negligible=st.sampled_from([0.0, 1e-3, 0.5]))
+def test_where_no_dual_variable_rests_rows_of_slack_add_no_more_than_enough(name, m, a, negligible):
     loss = new_loss(name, epsilon=0.3)
     for moved in (m, loss.ridge * a - 0.3, loss.ridge * a - 0.29):  # far from its best margin, and near
         alpha, margin = np.array([8.0 * a]), np.array([1.0 - moved])
         adds = (loss.value(margin) + a * margin - loss.dual_value(np.array([a])))[0]
-        slack = loss.slack(alpha, margin, 8.0, enough=enough)[0]
-        assert slack == 0 or adds <= enough + 1e-12
+        slack = loss.slack(alpha, margin, 8.0, negligible=negligible)[0]
+        assert slack == 0 or adds <= negligible + 1e-12
         nearer = loss.slack(
-            alpha, np.array([1.0 - loss.ridge * a - loss.epsilon * np.sign(a)]), 8.0, enough=0.5
+            alpha, np.array([1.0 - loss.ridge * a - loss.epsilon * np.sign(a)]), 8.0, negligible=0.5
         )
         assert nearer[0] > 0
 

@@ -14,7 +14,7 @@ from llsvm.convert import convert
 from llsvm.data import open_source
 from llsvm.data.source import FILE_BYTES
 from llsvm.files.expansion import expand
-from llsvm.state.record import known_rows
+from llsvm.state.runs import known_rows
 
 KINDS = {
     "svm": {},

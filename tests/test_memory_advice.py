@@ -12,8 +12,8 @@ from llsvm.errors import BudgetError
 from llsvm.memory.plan import SmallestLimit
 from llsvm.process.work import Work
 from llsvm.settings.settings import Settings
+from llsvm.solvers.base import SECONDS, UPDATES, Report
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER
-from llsvm.solvers.report import SECONDS, UPDATES, Report
 from llsvm.training import memory_limit
 from llsvm.training.memory_limit import LONG_SECONDS, LONG_UPDATES, MIN_PASSES, MemoryAdvice
 

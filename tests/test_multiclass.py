@@ -26,11 +26,9 @@ from llsvm.memory import plan as plan_module
 from llsvm.memory.budget import MemoryBudget
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
-from llsvm.solvers.sequential_dual.duals import joint_dual
-from llsvm.solvers.sequential_dual.extrapolation import JointExtrapolation, listed
 from llsvm.solvers.sequential_dual.kernels import ALL, MEASURE, SHRUNK, move_shares, sweep
-from llsvm.solvers.sequential_dual.problem import JointProblem
-from llsvm.solvers.sequential_dual.shares import BlockShares
+from llsvm.solvers.sequential_dual.loops import JointExtrapolation, listed
+from llsvm.solvers.sequential_dual.problem import BlockShares, JointProblem, joint_dual
 from llsvm.stream.progress import Progress
 from llsvm.training.training import Training
 

@@ -20,8 +20,8 @@ from llsvm.solvers.llsvm.duals import row_gaps
 from llsvm.solvers.llsvm.multipliers import Subproblem, solve_subproblem
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, SecondOrder
 from llsvm.solvers.optim.conjugate_gradients import Way
+from llsvm.solvers.optim.kernels import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.solvers.optim.newton_system import NewtonPrices, NewtonSystem
-from llsvm.solvers.optim.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.stream.progress import Progress
 

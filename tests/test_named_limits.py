@@ -23,8 +23,8 @@ from llsvm.errors import BudgetError, ModelError
 from llsvm.memory.process import MIN_WORK_BYTES, RUNTIME_BYTES
 from llsvm.models import model_file
 from llsvm.models.liblinear import read_liblinear
+from llsvm.models.model import model_bytes
 from llsvm.models.sparse import NAME, PARTS
-from llsvm.models.unread import model_bytes
 
 MB = 1_000_000
 CGROUP = Path("/sys/fs/cgroup/memory")

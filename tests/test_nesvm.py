@@ -16,16 +16,14 @@ from llsvm.block import CSR
 from llsvm.data import open_source, open_with_settings
 from llsvm.errors import UsageError
 from llsvm.memory.budget import MemoryBudget
-from llsvm.objective.costs import RowCosts
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.methods import METHODS
 from llsvm.settings.settings import Settings
+from llsvm.solvers.base import SETTLED
 from llsvm.solvers.nesvm import kernels as kernel
-from llsvm.solvers.nesvm.dual import BestDual
-from llsvm.solvers.nesvm.gradient_pass import GradientPass
-from llsvm.solvers.nesvm.metric import Metric
-from llsvm.solvers.nesvm.nesterov import PaperSteps
-from llsvm.solvers.report import SETTLED
+from llsvm.solvers.nesvm.nesterov import GradientPass, Metric, PaperSteps
+from llsvm.solvers.nesvm.problem import BestDual
 from llsvm.training.training import Training
 
 

@@ -18,8 +18,8 @@ from llsvm.models.model import Model
 from llsvm.objective.losses import new_loss
 from llsvm.scoring.measure import measure
 from llsvm.settings.settings import Settings
-from llsvm.solvers.kernel_machine.objective import KernelObjective
-from llsvm.solvers.report import ROUNDED
+from llsvm.solvers.base import ROUNDED
+from llsvm.solvers.kernel_machine.problem import KernelObjective
 from llsvm.training.training import Training
 
 KERNELS = {
@@ -318,7 +318,7 @@ def test_converged_is_what_the_certificate_says():
 @pytest.mark.parametrize("loss", ["squared_hinge", "least-squares"])
 def test_a_gap_that_rounding_keeps_open_ends_the_run(loss, monkeypatch):
     """However small the estimated gap becomes, each certificate finds what rounding may have changed."""
-    monkeypatch.setattr("llsvm.solvers.kernel_machine.objective._ROUNDING", 1e-5)
+    monkeypatch.setattr("llsvm.solvers.kernel_machine.problem._ROUNDING", 1e-5)
     X, y = np.random.default_rng(0).standard_normal((60, 3)), np.arange(60) % 2
     report = train(X, y, loss=loss, gamma=0.5, tol=1e-6, max_passes=1000)[2]
     assert report.cause == ROUNDED

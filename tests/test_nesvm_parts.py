@@ -10,15 +10,12 @@ from hypothesis import strategies as st
 
 from llsvm.errors import UsageError
 from llsvm.objective.losses import new_loss
-from llsvm.solvers.kernel_machine.objective import KernelObjective
+from llsvm.solvers.kernel_machine.problem import KernelObjective
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm import nesterov
-from llsvm.solvers.nesvm.dual import feasible_point
-from llsvm.solvers.nesvm.metric import Metric
-from llsvm.solvers.nesvm.nesterov import SearchedSteps
-from llsvm.solvers.nesvm.regulariser import Regulariser
-from llsvm.solvers.saved_values import restored, saved_values
-from llsvm.solvers.state import SolverState
+from llsvm.solvers.nesvm.nesterov import Metric, Regulariser, SearchedSteps
+from llsvm.solvers.nesvm.problem import feasible_point
+from llsvm.solvers.state import SolverState, restored, saved_values
 
 LOSSES = ("hinge", "squared_hinge", "least-squares")
 

@@ -15,7 +15,7 @@ from llsvm.errors import UsageError
 from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.problem import ProblemRows
-from llsvm.solvers.nesvm.kernel_problem import KernelProblem
+from llsvm.solvers.nesvm.kernel_solver import KernelProblem
 
 CHOSEN = {"solver": "nesvm", "loss": "squared_hinge", "tol": 1e-6, "max_passes": 2000}
 KERNELS = {

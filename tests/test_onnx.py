@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import llsvm
 from llsvm.cli import app
 from llsvm.errors import LLSVMWarning, ModelError, UsageError
-from llsvm.models.calibration import CALIBRATION, KNOTS, THRESHOLD
+from llsvm.models.decisions import CALIBRATION, KNOTS, THRESHOLD
 from llsvm.models.model import Model
 from llsvm.settings.objective import KINDS, REGRESSION, UNLABELLED
 

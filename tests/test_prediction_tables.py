@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import llsvm
 from llsvm.cli import app
 from llsvm.errors import DataError, UsageError
-from llsvm.models.calibration import THRESHOLD
+from llsvm.models.decisions import THRESHOLD
 from llsvm.models.model import Model
 
 N = 300

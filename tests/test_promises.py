@@ -17,7 +17,7 @@ from oracle import rows, run, write_svmlight
 
 from llsvm import Model
 from llsvm.errors import BudgetError, DiskError, SpillError
-from llsvm.spill import raw_file as rawfile
+from llsvm.spill import workspace
 from llsvm.spill.store import PageStore
 from llsvm.stream.stream import Stream
 
@@ -403,8 +403,8 @@ def disk_full_after(monkeypatch, nbytes):
             raise OSError(28, "No space left on device")
         return real(file, pieces, offset)
 
-    monkeypatch.setattr(rawfile.os, "pwritev", pwritev)
-    monkeypatch.setattr(rawfile.os, "pwrite", lambda file, data, offset: pwritev(file, [data], offset))
+    monkeypatch.setattr(workspace.os, "pwritev", pwritev)
+    monkeypatch.setattr(workspace.os, "pwrite", lambda file, data, offset: pwritev(file, [data], offset))
 
 
 def test_a_full_disk_is_an_error_where_a_cache_was_asked_for(sizable, monkeypatch):

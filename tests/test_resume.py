@@ -26,7 +26,7 @@ from llsvm.cli import app
 from llsvm.errors import DataError, DiskError, LLSVMWarning, UsageError
 from llsvm.spill.workspace import Workspace
 from llsvm.state import checkpoints as checkpoints_module
-from llsvm.state import container, serialization
+from llsvm.state import container, runs
 from llsvm.state.checkpoints import checkpoints_in, parse_seconds
 from llsvm.state.container import Container, ContainerWriter
 from llsvm.state.folder import StateFolder
@@ -479,7 +479,7 @@ def test_what_no_run_can_go_on_from_is_refused(tmp_path, monkeypatch, case):
     y = (X.sum(axis=1) + rng.normal(size=60) > 0).astype(int)
     options = {"state": tmp_path, "threads": 1, "tol": 1e-9, **options}
     llsvm.train(X, y, max_passes=3, **options)
-    as_it_is = serialization.read_state
+    as_it_is = runs.read_state
 
     def read(*given):
         state = as_it_is(*given)
@@ -489,7 +489,7 @@ def test_what_no_run_can_go_on_from_is_refused(tmp_path, monkeypatch, case):
             return replace(state, numbers={**state.numbers, name: value})
         return replace(state, numbers=dict.fromkeys(state.numbers, value))
 
-    monkeypatch.setattr(serialization, "read_state", read)
+    monkeypatch.setattr(runs, "read_state", read)
     with pytest.raises((DataError, UsageError), match=r"state: .*fresh"):
         llsvm.train(X, y, max_passes=8, **options)
 

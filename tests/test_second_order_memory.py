@@ -27,11 +27,11 @@ TOLD = """
 import sys
 from llsvm.solvers.llsvm import multipliers as binary
 from llsvm.solvers.optim.newton_system import NewtonSystem
-from llsvm.solvers.sequential_dual import run as joint_run
+from llsvm.solvers.sequential_dual import solver as joint_run
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers as Joint
 from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.smsvm.hard_problems import HardProblems
-from llsvm.solvers.softmax.run import SoftmaxRun
+from llsvm.solvers.softmax.solver import SoftmaxRun
 
 def told(cls, name, what):
     method = getattr(cls, name)
@@ -41,7 +41,7 @@ def told(cls, name, what):
     setattr(cls, name, wrapped)
 
 told(NewtonSystem, "solve", lambda system: f"binary {system.way.name}")
-told(SoftmaxRun, "_new_system", lambda run: f"softmax {run._passes.kind.name}")
+told(SoftmaxRun, "_new_system", lambda run: f"softmax {solver._passes.kind.name}")
 told(Joint, "solve", lambda joint: "joint")
 told(JointRounds, "newton_stage", lambda rounds: "joint by readings")
 told(joint_run, "settle_worst_rows", lambda part: "worst rows")

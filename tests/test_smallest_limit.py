@@ -15,7 +15,7 @@ from llsvm.errors import EXIT_LIMIT, EXIT_NOT_CONVERGED, BudgetError, DataError
 from llsvm.memory.budget import LIBRARY, RUNTIME, WORKING, MemoryBudget
 from llsvm.memory.process import MIN_WORK_BYTES, resident_bytes
 from llsvm.settings.settings import Settings
-from llsvm.spill.stores import CountingStore
+from llsvm.spill.writer import CountingStore
 from llsvm.train import check_test
 from llsvm.training.training import Training
 from llsvm.tune import tune

@@ -22,11 +22,10 @@ from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
-from llsvm.solvers.kernel_machine.objective import KernelObjective
+from llsvm.solvers.kernel_machine.problem import KernelObjective
 from llsvm.solvers.kernel_machine.run import KernelRun
 from llsvm.solvers.smo.kernels import INDEFINITE, add_rows, pair_steps, single_steps
-from llsvm.solvers.smo.newton import newton
-from llsvm.solvers.smo.subproblem import WorkingSetProblem
+from llsvm.solvers.smo.subproblem import WorkingSetProblem, newton
 from llsvm.stream.progress import Progress
 from llsvm.training.training import Training
 
@@ -251,7 +250,7 @@ STATES = {
 @pytest.mark.parametrize("case", STATES.values(), ids=STATES)
 def test_goes_on_as_if_it_had_not_stopped(case, tmp_path, monkeypatch):
     """With a little work in each pass there are many of each kind."""
-    monkeypatch.setattr("llsvm.solvers.smo.problem.PASS_ROUNDS", 2)
+    monkeypatch.setattr("llsvm.solvers.smo.solver.PASS_ROUNDS", 2)
     with case.stream(tmp_path) as stream:
         assert len(list(case.solver().solve(stream))) > 1
     check_resumes(case, tmp_path)

@@ -8,7 +8,7 @@ from test_auto import dataset, left
 
 from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
-from llsvm.solvers.choose import choose
+from llsvm.solvers.auto import choose
 from llsvm.solvers.smsvm.layout import layout
 from llsvm.solvers.smsvm.multipliers import L1Multipliers
 

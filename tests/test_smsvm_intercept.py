@@ -17,16 +17,15 @@ from llsvm.block import Block
 from llsvm.errors import UsageError
 from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.estimators.regressor import LLSVMRegressor
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.methods import METHODS
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.solver import SmSVM
-from llsvm.solvers.smsvm.summing import Summing
-from llsvm.solvers.smsvm.sums import Point
+from llsvm.solvers.smsvm.sums import Point, Summing
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 

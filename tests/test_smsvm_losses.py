@@ -12,15 +12,14 @@ from sklearn.svm import LinearSVC
 
 from llsvm import LLSVMRegressor
 from llsvm.block import Block
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import LogisticLoss, new_loss
 from llsvm.objective.penalty import Penalty
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.methods import METHODS
 from llsvm.settings.objective import CLASSIFICATION, LOSSES
 from llsvm.solvers.smsvm.kernels import N_TOTALS, quadratic
-from llsvm.solvers.smsvm.summing import Summing
-from llsvm.solvers.smsvm.sums import STEPS, Point
+from llsvm.solvers.smsvm.sums import STEPS, Point, Summing
 from llsvm.stream.progress import Progress
 
 SMOOTH = [name for name in METHODS["smsvm"].objectives if np.isfinite(new_loss(name).smoothness)]

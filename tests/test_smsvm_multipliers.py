@@ -14,16 +14,15 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from test_auto import dataset, left
 
 from llsvm.block import CSR
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
+from llsvm.objective.problems import RowCosts
 from llsvm.process.trace import traced_by
 from llsvm.settings.objective import REGRESSION
-from llsvm.solvers.smsvm import at_hand as at_hand_module
-from llsvm.solvers.smsvm.at_hand import AtHand, Rest
+from llsvm.solvers.smsvm import multipliers as at_hand_module
 from llsvm.solvers.smsvm.layout import layout
-from llsvm.solvers.smsvm.multipliers import L1Multipliers
-from llsvm.solvers.smsvm.rows import Labels
+from llsvm.solvers.smsvm.multipliers import AtHand, L1Multipliers, Rest
+from llsvm.solvers.smsvm.sums import Labels
 from llsvm.solvers.smsvm.tuning import DEFAULT
 from llsvm.stream.progress import Progress
 

@@ -13,12 +13,11 @@ from state_suite import Case, check_resumes
 
 import llsvm
 from llsvm.block import CSR, Block
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import new_loss
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.solvers.smsvm.solver import SmSVM
-from llsvm.solvers.smsvm.summing import Summing
-from llsvm.solvers.smsvm.sums import Point
+from llsvm.solvers.smsvm.sums import Point, Summing
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 

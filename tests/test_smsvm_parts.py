@@ -13,18 +13,15 @@ from scipy.optimize import minimize_scalar
 
 from llsvm.block import CSR, Block, parts_of
 from llsvm.errors import UsageError
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
-from llsvm.solvers.optim.blas import one_blas_thread
-from llsvm.solvers.smsvm.column_kernels import gather_columns
-from llsvm.solvers.smsvm.columns import ColumnModel, ProductModel
-from llsvm.solvers.smsvm.linesearch import search
-from llsvm.solvers.smsvm.newton import Dense, minimise, violation
-from llsvm.solvers.smsvm.summing import Summing
-from llsvm.solvers.smsvm.sums import STEPS, Point, RowsLeftOut, place_of
+from llsvm.solvers.optim.lapack import one_blas_thread
+from llsvm.solvers.smsvm.kernels import gather_columns
+from llsvm.solvers.smsvm.newton import ColumnModel, Dense, ProductModel, minimise, search, violation
+from llsvm.solvers.smsvm.sums import STEPS, Point, RowsLeftOut, Summing, place_of
 from llsvm.solvers.smsvm.tuning import DEFAULT
 from llsvm.stream.progress import Progress
 

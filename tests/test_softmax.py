@@ -21,17 +21,15 @@ from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import left_after_reading, smallest_for
-from llsvm.objective.costs import RowCosts
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
-from llsvm.solvers.softmax.intercept import balanced
-from llsvm.solvers.softmax.layout import layout
 from llsvm.solvers.softmax.passes import Curvature, Passes
-from llsvm.solvers.softmax.solver import Softmax
+from llsvm.solvers.softmax.solver import Softmax, balanced, layout
 from llsvm.stream.stream import Stream
 
 ASKED = {"multiclass": "softmax", "loss": "logistic"}
-ORDER = "llsvm.solvers.softmax.layout.MOST_ORDER"
+ORDER = "llsvm.solvers.softmax.solver.MOST_ORDER"
 WHOLE = 2000  # orders of Hessians at most: for a Hessian of all weights
 SHARED = 10  # ... for conjugate gradients, with a Hessian that classes share
 PRODUCTS = 0  # ... with the diagonal

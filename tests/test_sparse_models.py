@@ -14,7 +14,7 @@ from llsvm.errors import ModelError
 from llsvm.models import sparse
 from llsvm.models.model import Model
 from llsvm.models.sparse import SparseWeights
-from llsvm.models.strongest import of_all
+from llsvm.models.words import of_all
 
 K, D = 4, 30_000
 

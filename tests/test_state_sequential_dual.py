@@ -9,9 +9,9 @@ from state_suite import Case, check_refuses, check_resumes, first_state
 
 from llsvm.errors import UsageError
 from llsvm.solvers.sequential_dual import layout, multipliers
-from llsvm.solvers.sequential_dual import run as run_module
+from llsvm.solvers.sequential_dual import solver as run_module
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
-from llsvm.solvers.sequential_dual.needed_costs import lower_costs
+from llsvm.solvers.sequential_dual.problem import lower_costs
 
 METHODS = ["crammer-singer", "weston-watkins"]
 

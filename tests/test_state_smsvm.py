@@ -112,8 +112,8 @@ def test_the_state_of_coordinate_descent_is_a_warm_start(loss, tmp_path):
 
 def change_soon(monkeypatch):
     """Let trials end on few rows."""
-    monkeypatch.setattr("llsvm.solvers.choose.NEWTON_START", 0.0)
-    monkeypatch.setattr("llsvm.solvers.choose.ROUNDS_TO_COME", 1000)
+    monkeypatch.setattr("llsvm.solvers.auto.NEWTON_START", 0.0)
+    monkeypatch.setattr("llsvm.solvers.auto.ROUNDS_TO_COME", 1000)
 
 
 def auto_case(folder, tuning, **more):

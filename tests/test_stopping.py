@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from llsvm.objective.certificate import Certificate
-from llsvm.solvers.report import NO_ROOM, ROUNDED, STALLED
+from llsvm.solvers.base import NO_ROOM, ROUNDED, STALLED
 from llsvm.solvers.stopping import WINDOW, StoppingRule, is_within
 
 

@@ -15,8 +15,8 @@ from store_suite import StoreSuite, make_block
 
 import llsvm
 from llsvm.errors import UsageError
-from llsvm.spill.stores import open_store
 from llsvm.spill.workspace import Workspace
+from llsvm.spill.writer import open_store
 
 ROOT = Path(llsvm.__file__).parents[1]
 
@@ -85,7 +85,7 @@ sys.dont_write_bytecode = True  # Python does not notice that the limit cuts the
 sys.path.insert(0, sys.argv[3])
 from store_suite import make_block
 from llsvm.errors import DiskError
-from llsvm.spill.stores import open_store
+from llsvm.spill.writer import open_store
 from llsvm.spill.workspace import Workspace
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # the kernel refuses to write further
@@ -114,7 +114,7 @@ import h5py, numpy as np, pyarrow
 from llsvm.block import CSR, Block
 from llsvm.memory.process import peak_resident_bytes
 from llsvm.spill.store import Scratch
-from llsvm.spill.stores import open_store
+from llsvm.spill.writer import open_store
 from llsvm.spill.workspace import Workspace
 
 rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import llsvm
 from llsvm.cli import app
-from llsvm.models import strongest
+from llsvm.models import words
 from llsvm.models.model import Model
 
 N = 400
@@ -44,7 +44,7 @@ def test_spreads_are_standard_deviations(options, limit, tmp_path):
     columns = pd.get_dummies(frame.drop(columns="label"), prefix_sep="=").astype(np.float32)
     expected = columns[list(model.feature_names)].astype(float).std(ddof=0)
     for each in (model, Model.load(tmp_path / "m")):
-        assert strongest.spreads_of(each) == pytest.approx(expected.to_numpy(), rel=1e-5)
+        assert words.spreads_of(each) == pytest.approx(expected.to_numpy(), rel=1e-5)
 
 
 def test_spreads_of_rows_that_are_read_again_for_more_digits(tmp_path):
@@ -54,7 +54,7 @@ def test_spreads_of_rows_that_are_read_again_for_more_digits(tmp_path):
     assert model.extra["double"]  # it was: the first reading is the second one's beginning
     columns = pd.get_dummies(frame.drop(columns="label"), prefix_sep="=").astype(float)
     expected = columns[list(model.feature_names)].std(ddof=0)
-    assert strongest.spreads_of(model) == pytest.approx(expected.to_numpy(), rel=1e-5)
+    assert words.spreads_of(model) == pytest.approx(expected.to_numpy(), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_spreads_of_rows_that_are_read_again_for_more_digits(tmp_path):
 def test_spreads_that_are_not_known_are_not_made_up(options, tmp_path):
     table().to_csv(tmp_path / "t.csv", index=False)
     model = llsvm.train(tmp_path / "t.csv", tol=0.5, **options)
-    assert strongest.ranked_by(model) == "weight"
-    assert "contribution" not in strongest.of_all(model, 3)[0]
+    assert words.ranked_by(model) == "weight"
+    assert "contribution" not in words.of_all(model, 3)[0]
 
 
 def model_of(k, d=100, spread=True):
@@ -77,20 +77,20 @@ def model_of(k, d=100, spread=True):
 @pytest.mark.parametrize("k", [1, 3])
 def test_they_are_looked_for_in_pieces(k, spread, monkeypatch):
     """Equal ones in the order of their columns."""
-    monkeypatch.setattr(strongest, "PIECE_WEIGHTS", 7)
+    monkeypatch.setattr(words, "PIECE_WEIGHTS", 7)
     model = model_of(k, spread=spread)
     share = model.coef_ * (model.extra["spread"] if spread else 1)
-    for each, own in zip(strongest.of_each_problem(model, 10), share, strict=True):
+    for each, own in zip(words.of_each_problem(model, 10), share, strict=True):
         order = [str(j + 1) for j in np.argsort(-np.abs(own), kind="stable")[:10]]
         assert [feature["feature"] for feature in each["features"]] == order
-    assert strongest.of_each_class(model, 10) == strongest.of_each_problem(model, 10)
+    assert words.of_each_class(model, 10) == words.of_each_problem(model, 10)
     model.extra["text"] = {}
     signed = share if k == 3 else [-share[0], share[0]]
-    for each, own in zip(strongest.of_each_class(model, 60), signed, strict=True):
+    for each, own in zip(words.of_each_class(model, 60), signed, strict=True):
         order = [str(j + 1) for j in np.argsort(-own, kind="stable")[:60] if own[j] > 0]
         assert [feature["feature"] for feature in each["features"]] == order
     key = "contribution" if spread else "weight"
-    found = [abs(each[key]) for each in strongest.of_all(model, 10)]
+    found = [abs(each[key]) for each in words.of_all(model, 10)]
     assert found == np.sort(np.abs(share).ravel())[::-1][:10].tolist()
 
 
@@ -100,7 +100,7 @@ def test_they_are_looked_for_in_pieces(k, spread, monkeypatch):
 def test_damaged_spreads_are_not_relied_on(spread):
     model = model_of(3)
     model.extra["spread"] = spread
-    assert strongest.ranked_by(model) == "weight"
+    assert words.ranked_by(model) == "weight"
 
 
 def test_inspect_shows_so_many_of_each_class(tmp_path):

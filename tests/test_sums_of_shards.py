@@ -164,7 +164,7 @@ RUNS = {
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_one_shard_is_the_plain_run_to_the_last_bit(run, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    monkeypatch.setattr("llsvm.solvers.softmax.layout.MOST_ORDER", run.order)
+    monkeypatch.setattr("llsvm.solvers.softmax.solver.MOST_ORDER", run.order)
     (shard,), alone = run.on_shards(tmp_path, 1), run.alone(tmp_path)
     assert len(shard) == len(alone)
     for one, other in zip(shard, alone, strict=True):
@@ -182,7 +182,7 @@ def test_all_shards_end_with_the_weights_and_the_certificate_of_one_stream(
     run, n_shards, tmp_path, monkeypatch
 ):
     small_pages(monkeypatch)
-    monkeypatch.setattr("llsvm.solvers.softmax.layout.MOST_ORDER", run.order)
+    monkeypatch.setattr("llsvm.solvers.softmax.solver.MOST_ORDER", run.order)
     (*_, expected), (first, *others) = run.alone(tmp_path), run.on_shards(tmp_path, n_shards)
     for other in others:
         assert len(first) == len(other)

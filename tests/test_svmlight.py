@@ -23,7 +23,7 @@ from llsvm.block import CSR, concat
 from llsvm.data import open_source
 from llsvm.data.svmlight import SvmlightSource
 from llsvm.errors import DataError, LongRowError, UsageError
-from llsvm.files.text_input import refuse_other_kinds
+from llsvm.files.inputs import refuse_other_kinds
 from llsvm.kernels.parse import parse
 
 SAMPLE = b"""# a header

@@ -249,7 +249,7 @@ def test_a_limit_of_the_shell_on_the_size_of_files_is_named_with_the_file(name, 
         how = ["--version"]
         before += f"""
 import numpy as np, llsvm.cli.answers as answers
-from llsvm.spill.raw_file import write_at
+from llsvm.spill.workspace import write_at
 def written():
     with open({str(tmp_path / name)!r}, "wb", 0) as file:
         write_at(file, np.zeros(4096, np.uint8), 0)

@@ -17,7 +17,7 @@ from llsvm import cli
 from llsvm.files import writing as files
 from llsvm.models import model_file
 from llsvm.models.model import Model
-from llsvm.process.terminal import printable
+from llsvm.process import printable
 
 EVIL = "\x1b]0;mine\x07\x1b[31m"
 PROGRAM = [sys.executable, "-m", "llsvm"]

@@ -22,8 +22,8 @@ from llsvm.features.text.analysis import Documents
 from llsvm.features.text.counting import NameSampler
 from llsvm.features.text.options import TextOptions
 from llsvm.models.model import Model
-from llsvm.models.strongest import of_all
 from llsvm.models.tables import names_of
+from llsvm.models.words import of_all
 from llsvm.training import texts
 
 RNG = np.random.default_rng(11)

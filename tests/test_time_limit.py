@@ -16,8 +16,8 @@ from llsvm.data import open_source
 from llsvm.memory.budget import MemoryBudget
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
+from llsvm.solvers.base import in_passes
 from llsvm.solvers.optim.lapack import Cholesky, eigenvectors, factor_with_ridge
-from llsvm.solvers.report import in_passes
 from llsvm.stream.progress import OutOfTime, Progress
 from llsvm.training.training import Training
 

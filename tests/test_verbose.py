@@ -10,7 +10,7 @@ from oracle import rows
 import llsvm
 from llsvm import LLSVMClassifier, LLSVMClassifierCV
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import Report
+from llsvm.solvers.base import Report
 from llsvm.stream.progress import Progress
 from llsvm.training.progress_display import report_display
 

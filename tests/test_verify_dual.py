@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 import llsvm
 from llsvm import DataError, Model, UsageError
 from llsvm.cli import app
-from llsvm.state.container import Container, ContainerWriter
-from llsvm.state.folder import AT_WEIGHTS, LARGEST_COST, RESULT, SHARES
+from llsvm.state.container import AT_WEIGHTS, LARGEST_COST, RESULT, SHARES, Container, ContainerWriter
 from llsvm.verification.dual import KeptDual
 
 X, Y = rows(n=90, d=5, noise=0.6)

@@ -14,7 +14,7 @@ from oracle import rows, small_pages
 from test_verify_losses import EPSILON, OPTIONS, slope_by_hand
 
 import llsvm
-from llsvm.state.folder import AT_WEIGHTS
+from llsvm.state.container import AT_WEIGHTS
 from llsvm.verification import products
 
 X, Y = rows(n=60, d=4, noise=0.6)

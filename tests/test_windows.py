@@ -12,9 +12,8 @@ import pytest
 
 from llsvm.data import open_source
 from llsvm.errors import BudgetError, DataError
+from llsvm.files.decoding import ZstdFrames, declared_window, xz_text_bytes
 from llsvm.files.inputs import Input
-from llsvm.files.windows import ZstdFrames, declared
-from llsvm.files.xz import text_bytes_of
 
 TEXT = b"".join(b"%d 1:%d.5 7:2\n" % (i % 2, i) for i in range(20_000))
 
@@ -32,8 +31,8 @@ def zstd(text, *options):
 
 @pytest.mark.parametrize("size", [1 << 12, 3 << 16, 1 << 23, 1 << 30])
 def test_the_dictionary_of_xz(size):
-    assert declared("xz", xz(b"", size)[:64]) == 0  # no block
-    assert declared("xz", xz(TEXT, size)[:64]) == size
+    assert declared_window("xz", xz(b"", size)[:64]) == 0  # no block
+    assert declared_window("xz", xz(TEXT, size)[:64]) == size
 
 
 @pytest.mark.parametrize("log", [12, 17, 23, 27])
@@ -89,7 +88,7 @@ def test_no_more_is_held_of_a_dictionary_than_there_is_text(tmp_path, padding):
 
 def text_bytes(path):
     with open(path, "rb") as file:
-        return text_bytes_of(file.fileno())
+        return xz_text_bytes(file.fileno())
 
 
 def test_an_index_that_tells_of_less_text_than_there_is_is_damage(tmp_path):
@@ -112,7 +111,7 @@ def test_an_index_that_tells_of_less_text_than_there_is_is_damage(tmp_path):
 def test_a_pipe_has_no_index():
     reading, writing = os.pipe()
     try:
-        assert text_bytes_of(reading) is None
+        assert xz_text_bytes(reading) is None
     finally:
         os.close(reading)
         os.close(writing)

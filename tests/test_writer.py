@@ -11,9 +11,8 @@ from store_suite import blocks, make_block, same
 
 from llsvm.block import concat
 from llsvm.errors import DiskError
-from llsvm.spill.stores import open_store
 from llsvm.spill.workspace import Workspace
-from llsvm.spill.writer import PageWriter
+from llsvm.spill.writer import PageWriter, open_store
 
 NUMBERS = itertools.count()
 

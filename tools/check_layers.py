@@ -49,14 +49,10 @@ ALONE = {
         *("svmlight_labels", "svmlight_pieces", "jsonl_parse", "jsonl_errors", "vw_rows"),
         *("whole_numbers", "csv_head", "csv_streams"),
     ),
-    "solvers": (
-        *("base", "report", "state", "stopping", "optim", "advice"),
-        *("run_solver", "saved_values", "kernel_machine", "row_products"),
-        "column_scales",
-    ),
+    "solvers": ("base", "state", "stopping", "optim", "advice", "kernel_machine", "column_scales"),
 }
 # Modules of such a room that choose between the others, and so know them.
-CHOOSERS = ("solvers.auto", "solvers.choose")
+CHOOSERS = ("solvers.auto",)
 # The checker of certificates shares nothing with those who make them: it imports nothing from these, inside
 # functions and for types neither.
 CHECKER = ("verification", "verify")

@@ -32,7 +32,7 @@ class Mistake:
     tests: str
 
 
-DESCENT, COSTS = "llsvm/solvers/llsvm/kernels.py", "llsvm/objective/costs.py"
+DESCENT, COSTS = "llsvm/solvers/llsvm/kernels.py", "llsvm/objective/problems.py"
 MISTAKES = (
     Mistake("a sign of the dual", DESCENT, "- old * z", "+ old * z", "test_kernels"),
     Mistake(
@@ -163,7 +163,7 @@ MISTAKES = (
     ),
     Mistake(
         "a state is used for other labels",
-        "llsvm/state/earlier_runs.py",
+        "llsvm/state/runs.py",
         'elif record.data["classes"] != data["classes"]:',
         'elif record.data["classes"] is None:',
         "test_warm test_beginnings",

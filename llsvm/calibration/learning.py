@@ -15,7 +15,7 @@ from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, UsageError
 from llsvm.features.labels import quoted
 from llsvm.memory.budget import MemoryBudget
-from llsvm.models.calibration import METHODS, THRESHOLD, Calibration, Method
+from llsvm.models.decisions import METHODS, THRESHOLD, Calibration, Method
 from llsvm.models.model import Model
 from llsvm.models.tables import given_names
 from llsvm.objective.problems import class_signs

@@ -26,9 +26,9 @@ from llsvm.errors import (
     options_as_typed,
 )
 from llsvm.files.writing import NO_PLACE, NO_ROOM, room_for
+from llsvm.process import printable
 from llsvm.process.loading import is_of_loading, loading_blas
 from llsvm.process.signals import EXIT_SIGNAL, finish, sentence
-from llsvm.process.terminal import printable
 
 _LIBRARY = (".py", ".pyc", ".so")
 _NO_CACHE = "no locator available"  # as numba says it

@@ -19,7 +19,7 @@ from llsvm.cli.output import echo, print_table
 from llsvm.cli.train import outcome, run_training
 from llsvm.errors import DiskError
 from llsvm.files.writing import replacing
-from llsvm.process import leftovers
+from llsvm.process.signals import registered_cleanup
 from llsvm.settings.settings import Settings
 
 _N_FEATURES = 50_000
@@ -110,7 +110,7 @@ def _folder(keep: Path | None, file_bytes: int) -> Iterator[Path]:
         return
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="llsvm-demo-"))
-        stack.enter_context(leftovers.expected(lambda: shutil.rmtree(folder, ignore_errors=True)))
+        stack.enter_context(registered_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True)))
         yield Path(folder)
 
 

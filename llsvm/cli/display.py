@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from llsvm.cli.output import echo
 from llsvm.process.signals import last_words, tell
-from llsvm.solvers.report import Report
+from llsvm.solvers.base import Report
 from llsvm.stream.progress import Progress
 from llsvm.training.progress_display import Show, is_news, live_lines, report_line, timestamp
 

@@ -21,8 +21,15 @@ def describe_model(model: Model, top: int = 10) -> dict[str, Any]:
     import numpy as np
 
     from llsvm.models.sparse import n_nonzero
-    from llsvm.models.strongest import of_all, of_each_class, ranked_by
-    from llsvm.models.words import changed_settings, described, machine, proven
+    from llsvm.models.words import (
+        changed_settings,
+        described,
+        machine,
+        of_all,
+        of_each_class,
+        proven,
+        ranked_by,
+    )
 
     return {
         "kind": "model",
@@ -101,7 +108,7 @@ def _print_settings(answer: dict[str, Any], all_settings: bool) -> None:
 
 def _print_weights(answer: dict[str, Any], of_each_class: bool) -> None:
     from llsvm.models.header import TEXT
-    from llsvm.models.strongest import WEIGHT
+    from llsvm.models.words import WEIGHT
 
     if not answer["largest_weights"]:
         return
@@ -134,7 +141,7 @@ def write_weights(model: Model, top: int) -> None:
     import csv
     import io
 
-    from llsvm.models.strongest import of_each_class
+    from llsvm.models.words import of_each_class
 
     text = io.StringIO()
     writer = csv.DictWriter(text, ("class", *_COLUMNS), lineterminator="\n")

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from llsvm.process.terminal import printable
+from llsvm.process import printable
 
 _WIDTH = 120  # where there is no terminal to ask
 

@@ -73,7 +73,7 @@ def path(
     from llsvm.scoring.measure import measure
     from llsvm.scoring.opening import open_for
     from llsvm.settings.settings import said_of_defaults
-    from llsvm.solvers.report import in_passes
+    from llsvm.solvers.base import in_passes
     from llsvm.train import check_test
 
     if options["penalty"] == "l2":

@@ -12,7 +12,7 @@ import typer
 
 from llsvm.cli.options import Quiet, check_output, names_in, settings_of, takes
 from llsvm.errors import UsageError
-from llsvm.process.terminal import printable
+from llsvm.process import printable
 from llsvm.settings.objective import UNLABELLED
 from llsvm.settings.option import MOST_USED, OUTPUT
 

@@ -188,7 +188,7 @@ def run_training(
 def outcome(summary: dict[str, Any], settings: Settings) -> str:
     """Return a summary in plain words."""
     from llsvm.memory.sizes import format_size
-    from llsvm.solvers.report import in_passes
+    from llsvm.solvers.base import in_passes
 
     state = "converged" if summary["converged"] else "not converged"
     proof = "how far from the optimum was not measured"

@@ -234,7 +234,7 @@ def _show(answer: dict[str, Any], model: str, settings: Any, quiet: bool) -> Non
 
 def _searches(answer: dict[str, Any]) -> list[str]:
     """Return what tuning took: a line for all, and where there are several, for each loss and penalty."""
-    from llsvm.solvers.report import in_passes
+    from llsvm.solvers.base import in_passes
 
     passes = in_passes(answer["search_passes"])
     if len(answer["searches"]) == 1:

@@ -384,8 +384,7 @@ def _named_as(first: BlockSource, source: BlockSource) -> BlockSource:
 def format_of(path: str | os.PathLike[str]) -> str:
     """Return a name in FORMATS: by the suffix (that of a compressed file before .gz and the like), else by the
     first bytes, else svmlight. Raises DataError if the file cannot be read."""
-    from llsvm.files.inputs import base_suffix, head_of
-    from llsvm.files.text_input import refuse_other_kinds
+    from llsvm.files.inputs import base_suffix, head_of, refuse_other_kinds
 
     suffix = base_suffix(os.fspath(path))
     for name, entry in FORMATS.items():

@@ -49,10 +49,9 @@ from llsvm.features.table_options import LABEL_NAMES
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.vectorizer import RowsAhead
 from llsvm.features.value_texts import value_or_word
+from llsvm.files.decoding import as_utf8
 from llsvm.files.fingerprint import Reading
-from llsvm.files.inputs import STDIN, read_up_to
-from llsvm.files.recoded import as_utf8
-from llsvm.files.text_input import TextInput
+from llsvm.files.inputs import STDIN, TextInput, read_up_to
 from llsvm.settings.objective import REGRESSION
 
 _CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together; a line may not be longer

@@ -32,9 +32,8 @@ from llsvm.features.spelling import (
 )
 from llsvm.features.table_options import LABEL_NAMES, columns_of, own_names, tidy
 from llsvm.features.value_texts import MOST_LABELS
-from llsvm.files.inputs import STDIN, base_suffix
-from llsvm.files.recoded import as_utf8
-from llsvm.files.text_input import refuse_other_kinds
+from llsvm.files.decoding import as_utf8
+from llsvm.files.inputs import STDIN, base_suffix, refuse_other_kinds
 from llsvm.memory.budget import require_room
 from llsvm.process.loading import require_threads
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from llsvm.files.text_input import TextInput
+from llsvm.files.inputs import TextInput
 
 _END = "llsvm: end of file"
 TELLING = 3  # columns: a line of fewer values may be anything

@@ -15,10 +15,9 @@ from llsvm.data.table import TableSource
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, Chunk, cut_lines, parse_ahead
 from llsvm.errors import DataError
 from llsvm.features.encoder import TableEncoder
+from llsvm.files.decoding import as_utf8
 from llsvm.files.fingerprint import Reading
-from llsvm.files.inputs import STDIN
-from llsvm.files.recoded import as_utf8
-from llsvm.files.text_input import TextInput
+from llsvm.files.inputs import STDIN, TextInput
 
 LABEL, TEXT = "label", "text"  # the columns
 PREFIX = "__label__"

@@ -42,8 +42,7 @@ from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.vectorizer import RowsAhead
 from llsvm.features.value_texts import MOST_LABELS
 from llsvm.files.fingerprint import Reading
-from llsvm.files.inputs import STDIN, read_up_to
-from llsvm.files.text_input import TextInput
+from llsvm.files.inputs import STDIN, TextInput, read_up_to
 from llsvm.memory.budget import require_room
 from llsvm.settings.objective import REGRESSION
 

@@ -12,7 +12,7 @@ import pyarrow.types as types
 
 from llsvm.data.jsonl_parse import is_nan
 from llsvm.data.text_chunks import Chunk
-from llsvm.files.recoded import as_utf8
+from llsvm.files.decoding import as_utf8
 
 _SHOWN = 40
 _PLACE = re.compile(r" in row \d+$")  # where pyarrow says it is, in the few lines it was given

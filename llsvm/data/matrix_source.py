@@ -11,8 +11,8 @@ from llsvm.block import CSR, Block
 from llsvm.data.matrix import DenseRows, MatrixReader
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError, MissingColumnError, UsageError
-from llsvm.files.changes import size_and_mtime, unchanged
 from llsvm.files.fingerprint import FileFingerprint, Reading
+from llsvm.files.inputs import size_and_mtime, unchanged
 from llsvm.files.remote import library_bytes
 from llsvm.objective.rounding import Rounding
 

@@ -26,11 +26,9 @@ from llsvm.data.source import CUT_OFF, Parsing, SourceInfo
 from llsvm.data.svmlight_labels import PROBE_BYTES, TOO_LARGE, refuse_line, take_words, words_among
 from llsvm.data.svmlight_pieces import ChunkReader, Piece, ReusedArrays, max_values
 from llsvm.errors import DataError, UsageError
-from llsvm.files.changes import size_and_mtime, unchanged
 from llsvm.files.fingerprint import FileFingerprint, Reading
-from llsvm.files.inputs import STDIN
+from llsvm.files.inputs import STDIN, TextInput, size_and_mtime, unchanged
 from llsvm.files.remote import is_remote, library_bytes
-from llsvm.files.text_input import TextInput
 from llsvm.kernels.parse import parse
 from llsvm.objective.rounding import FULL_DIGITS, Rounding, lost_of_text, most_lost
 from llsvm.process.threads import Pool

@@ -20,8 +20,8 @@ from llsvm.data.table_rows import columns_of_expressions
 from llsvm.features.columns import has_values
 from llsvm.features.fields import column_at, with_fields
 from llsvm.features.table_options import TableOptions
-from llsvm.files.changes import size_and_mtime, unchanged
 from llsvm.files.fingerprint import Reading
+from llsvm.files.inputs import size_and_mtime, unchanged
 
 
 class TableFiles(ABC):

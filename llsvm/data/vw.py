@@ -32,11 +32,9 @@ from llsvm.data.vw_rows import (
 )
 from llsvm.errors import DataError
 from llsvm.features.csr_rows import from_cells
-from llsvm.files.changes import size_and_mtime, unchanged
 from llsvm.files.fingerprint import FileFingerprint, Reading, of_all
-from llsvm.files.inputs import STDIN
+from llsvm.files.inputs import STDIN, TextInput, size_and_mtime, unchanged
 from llsvm.files.remote import library_bytes
-from llsvm.files.text_input import TextInput
 from llsvm.objective.rounding import FULL_DIGITS, Rounding, lost_of_text
 
 _PROBE_BYTES = 1 << 16

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from llsvm.models.model import Model
-from llsvm.solvers.report import Report
+from llsvm.solvers.base import Report
 from llsvm.training.training import Training
 
 try:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from llsvm.errors import DataError
 from llsvm.files import remote
-from llsvm.files.inputs import COMPRESSED_SUFFIXES, STDIN, base_suffix, head_of, unreadable
+from llsvm.files.decoding import COMPRESSED_SUFFIXES
+from llsvm.files.inputs import STDIN, base_suffix, head_of, unreadable
 from llsvm.files.remote import without_credentials
 
 _PACKED_BYTES = 100  # a compressed file of more holds something
@@ -21,8 +22,10 @@ ABOUT_FILES = (_TWICE, _COPY, _OWN)  # words of the notes on which files are rea
 
 
 class Expanded(NamedTuple):
-    """files: that paths stand for. copies: files of folders that are left out, see ``remote.copies_among``. closed:
-    folders that are left out, see ``_is_rescued``."""
+    """Files that paths stand for.
+
+    files: their names. copies: files of folders that are left out, see ``remote.copies_among``. closed: folders
+    that are left out, see ``_is_rescued``."""
 
     files: list[str]
     copies: list[str]

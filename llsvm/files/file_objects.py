@@ -1,4 +1,5 @@
-"""File objects in the manner of ``io``: files that wait for data, standard input, and the base of seekable ones.
+"""File objects in the manner of ``io``: files that wait for data, standard input, the base of seekable ones, and
+what HDF5 writes to.
 
 A file may be set not to block: O_NONBLOCK belongs to the open file, which another program may share.
 """
@@ -6,6 +7,7 @@ A file may be set not to block: O_NONBLOCK belongs to the open file, which anoth
 from __future__ import annotations
 
 import io
+import os
 import select
 import sys
 from collections.abc import Callable, Iterator
@@ -15,8 +17,16 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+def read_into(file: int, out: memoryview, offset: int) -> int:
+    """Fill ``out`` with the bytes of a file (a descriptor) from ``offset`` on; return how many it has."""
+    done = 0
+    while done < len(out) and (n_read := os.preadv(file, [out[done:]], offset + done)):
+        done += n_read
+    return done
+
+
 class Waiting(io.FileIO):
-    """A file whose reads wait for data and whose writes wait for room, whether it is set to block or not."""
+    """File whose reads wait for data and whose writes wait for room, whether it is set to block or not."""
 
     def readinto(self, buffer: Any) -> int:
         return self._waited(lambda: super(Waiting, self).readinto(buffer), select.POLLIN)
@@ -37,7 +47,7 @@ class Waiting(io.FileIO):
 
 
 class Seekable(io.RawIOBase):
-    """A file that libraries read from, or write to, at any position; subclasses say how."""
+    """File that libraries read from, or write to, at any position; subclasses say how."""
 
     def __init__(self, size: int) -> None:
         """size: in bytes."""
@@ -115,3 +125,64 @@ class StandardInput(Waiting):
             raise ValueError("standard input is read in parts")
         part = memoryview(bytearray(size))
         return bytes(part[: self.readinto(part)])
+
+
+class HDF5Output(Seekable):
+    """File of a descriptor, as ``h5py.File`` takes it; HDF5 never sees an error of the disk.
+
+    HDF5 crashes where it cannot write what it has in its caches while a file is closed, at the latest when the
+    process ends. Here a writing never fails: the first error is kept for whoever asks, and what could not be
+    written is held in memory, for HDF5 reads it again. Ask often, and close the file soon after an error.
+
+    descriptor: stays the caller's.
+    ``error``: the first OSError of a writing, or None.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(os.fstat(descriptor).st_size)
+        self.error: OSError | None = None
+        self._number = descriptor
+        self._unwritten: list[tuple[int, bytes]] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        done = 0
+        try:
+            while done < len(view) and self.error is None:
+                done += os.pwrite(self._number, view[done:], self._at + done)
+        except OSError as error:
+            self.error = error
+        if done < len(view):
+            self._unwritten.append((self._at + done, bytes(view[done:])))
+        self._at += len(view)
+        self._size = max(self._size, self._at)
+        return len(view)
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        n = max(0, min(len(view), self._size - self._at))
+        view[:n] = bytes(n)
+        read_into(self._number, view[:n], self._at)
+        for offset, data in self._unwritten:
+            first, last = max(offset, self._at), min(offset + len(data), self._at + n)
+            if first < last:
+                view[first - self._at : last - self._at] = data[first - offset : last - offset]
+        self._at += n
+        return n
+
+    def truncate(self, size: int | None = None) -> int:
+        self._size = self._at if size is None else size
+        if self.error is None:
+            try:
+                os.ftruncate(self._number, self._size)
+            except OSError as error:
+                self.error = error
+        return self._size
+
+    def check(self) -> None:
+        """Raise what went wrong, if anything did."""
+        if self.error is not None:
+            raise self.error

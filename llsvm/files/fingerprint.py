@@ -52,7 +52,7 @@ class FileFingerprint:
 
     @property
     def digest(self) -> str:
-        """32 hexadecimal digits for all of it but the path."""
+        """Return 32 hexadecimal digits for all of it but the path."""
         whole = hashlib.blake2b(_CHECKSUM.pack(self.n_bytes), digest_size=16)
         for what, checksums in self.parts:
             whole.update(f"{what}\0{len(checksums)}\0".encode() + checksums)
@@ -60,7 +60,7 @@ class FileFingerprint:
 
 
 class Reading:
-    """The fingerprint of one reading of a file, as it grows.
+    """Fingerprint of one reading of a file, as it grows.
 
     path: of the file.
     known: of the first reading: as soon as a chunk differs from its chunk there, DataError is raised. None: this is
@@ -108,7 +108,7 @@ class Reading:
 
 
 class Checksum:
-    """Add bytes, then look at ``value``. n_bytes: added so far."""
+    """Checksum of a stream of bytes: add bytes, then look at ``value``. n_bytes: added so far."""
 
     def __init__(self) -> None:
         self.n_bytes = 0
@@ -125,7 +125,7 @@ class Checksum:
 
     @property
     def value(self) -> int:
-        """64 bits. What is added later does not count."""
+        """Return 64 bits. What is added later does not count."""
         ended = Checksum()
         ended._state[:] = self._state
         ended.add(bytes(-self.n_bytes % 8))  # a word that is not complete counts as if zeros followed

@@ -1,25 +1,38 @@
-"""Input bytes: local files, remote ones, standard input; plain or compressed; by name, pattern or folder.
+"""Input bytes: local files, remote ones, standard input; plain or compressed; whether they stay the same.
 
 Readers see an ``Input``: something to ``readinto``. What is compressed is told by its first bytes, not by its name.
 """
 
 from __future__ import annotations
 
-import bz2
 import errno
-import gzip
 import io
-import lzma
 import os
+import re
 import stat
 import sys
-import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from llsvm.errors import DataError
-from llsvm.files import remote, windows, xz
+from llsvm.files import remote
+from llsvm.files.decoding import (
+    COMPRESSED_SUFFIXES,
+    DECODING_ERRORS,
+    MAGIC,
+    UTF_8,
+    WINDOW_HEAD_BYTES,
+    Recoded,
+    Xz,
+    ZstdFrames,
+    compression_of,
+    declared_window,
+    decompressed,
+    is_utf8,
+    xz_text_bytes,
+)
 from llsvm.files.file_objects import StandardInput, Waiting, looking_ahead
-from llsvm.files.recoded import UTF_8, Recoded, is_utf8
 
 if TYPE_CHECKING:
     from llsvm.files.fingerprint import FileFingerprint, Reading
@@ -28,26 +41,12 @@ STDIN = "-"
 HEAD_BYTES = 16
 _REST_BYTES = 1 << 16
 REMOTE_BUFFER_BYTES = 1 << 21  # each is a request of its own, which takes tens of milliseconds
-MAGIC = (
-    (b"\x1f\x8b", "gzip"),
-    (b"BZh", "bzip2"),
-    (b"\xfd7zXZ\x00", "xz"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-    (b"\x04\x22\x4d\x18", "lz4"),
-)
 _ZSTD_WINDOW = "requires too much memory"  # zstd's words for a window of more than 128 MB
-COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lz4")
 _DISK_ERRORS = (errno.EIO, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO)
-_BROKEN = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
-
-
-def compression_of(head: bytes) -> str:
-    """Return what a file of that beginning is compressed with, or ""."""
-    return next((kind for magic, kind in MAGIC if head.startswith(magic)), "")
 
 
 class Input(io.RawIOBase):
-    """The decompressed bytes of one input, once, from the beginning. Close it.
+    """Decompressed bytes of one input, once, from the beginning. Close it.
 
     ``raw_bytes_read``: of the file itself, so compressed. A damaged or truncated compressed file, and a file
     that changes or cannot be read, is a DataError.
@@ -63,20 +62,20 @@ class Input(io.RawIOBase):
         self._raw = _Counting(path, reading)
         self.head = self._pending = b""
         try:
-            start = self._raw.peek(windows.HEAD_BYTES)
+            start = self._raw.peek(WINDOW_HEAD_BYTES)
             self.head = start[:HEAD_BYTES]
             self._kind = compression_of(self.head)
-            self._declared = windows.declared(self._kind, start)
+            self._declared = declared_window(self._kind, start)
             if self._kind == "zstd":
-                self._raw.frames = windows.ZstdFrames()
+                self._raw.frames = ZstdFrames()
             self._stream: Any = self._raw
             if self._kind == "xz":
                 text_bytes = self._raw.xz_text_bytes()
-                self._stream = xz.Xz(self._raw, self._declared, text_bytes)
+                self._stream = Xz(self._raw, self._declared, text_bytes)
                 if text_bytes is not None:  # of its dictionary it touches no more
                     self._declared = min(self._declared, text_bytes)
             elif self._kind:
-                self._stream = _decompressed(self._raw, self._kind)
+                self._stream = decompressed(self._raw, self._kind)
             if not is_utf8(encoding):
                 self._stream = Recoded(self._stream, path, encoding, predicting)
             if self._stream is not self._raw:
@@ -138,7 +137,7 @@ class Input(io.RawIOBase):
             return read()
         except DataError:
             raise
-        except (*_BROKEN, OSError, ValueError) as error:
+        except (*DECODING_ERRORS, OSError, ValueError) as error:
             if disk_failed(error):
                 raise unreadable(self.path, error) from error
             if _ZSTD_WINDOW in str(error):
@@ -158,13 +157,13 @@ class Input(io.RawIOBase):
 
 
 class _Counting(io.RawIOBase):
-    """A file's own bytes, counted, and shown to ``reading``; sequential."""
+    """Bytes of the file itself, counted, and shown to ``reading``; sequential."""
 
     def __init__(self, path: str, reading: Reading | None) -> None:
         self.path = path
         self._reading = reading
         self.bytes_read = 0
-        self.frames: windows.ZstdFrames | None = None  # told of all bytes that are handed out
+        self.frames: ZstdFrames | None = None  # told of all bytes that are handed out
         self._head = b""
         self._file: Any
         try:
@@ -193,10 +192,10 @@ class _Counting(io.RawIOBase):
         return head
 
     def xz_text_bytes(self) -> int | None:
-        """``xz.text_bytes_of`` of this file; None where only what is next can be read of it."""
+        """Return ``xz_text_bytes`` of this file; None where only what is next can be read of it."""
         if self.path == STDIN or not isinstance(self._file, io.FileIO):
             return None
-        return xz.text_bytes_of(self._file.fileno())
+        return xz_text_bytes(self._file.fileno())
 
     def readable(self) -> bool:
         return True
@@ -239,16 +238,6 @@ class _Counting(io.RawIOBase):
         if not self.closed:
             self._file.close()
         super().close()
-
-
-def _decompressed(raw: _Counting, kind: str) -> Any:
-    if kind == "gzip":
-        return gzip.GzipFile(fileobj=raw, mode="rb")
-    if kind == "bzip2":
-        return bz2.BZ2File(raw)
-    import pyarrow as pa
-
-    return pa.CompressedInputStream(pa.PythonFile(raw, "r"), kind)
 
 
 def check_regular(path: str) -> os.stat_result:
@@ -334,3 +323,130 @@ def base_suffix(path: str) -> str:
     """Return the suffix that tells the format, lower case: ``.csv`` of ``train.csv.gz``."""
     stem, suffix = os.path.splitext(remote.without_options(path).rstrip("/").lower())
     return os.path.splitext(stem)[1] if suffix in COMPRESSED_SUFFIXES else suffix
+
+
+_UNPACK = "unpack it, save it as CSV, or name its format"
+_OF_PANDAS = "save it as CSV (pandas: read_{}(PATH).to_csv(OUTPUT, index=False))"
+_PAGE = "a web page", _OF_PANDAS.format("html")  # of which there is a list of tables
+# What text does not begin with, compressed text neither; and how it becomes text.
+_NO_TEXT = (
+    *((re.escape(magic), f"{kind} data", _UNPACK) for magic, kind in MAGIC),
+    (rb"PAR1\x15", "a Parquet file", _UNPACK),
+    (rb"ARROW1\x00", "an Arrow file", _UNPACK),
+    (rb"\x89HDF\r\n\x1a\n", "an HDF5 file", _UNPACK),
+    (rb"\x93NUMPY", "a NumPy file", _UNPACK),
+    (rb"PK\x03\x04", "a ZIP archive, or an Excel workbook", _UNPACK),
+    (
+        rb"\xd0\xcf\x11\xe0",
+        "an Excel workbook, or another file of Microsoft Office",
+        _OF_PANDAS.format("excel"),
+    ),
+    (rb".{257}ustar", "a tar archive", "unpack it (tar -xf PATH)"),
+    (rb"7z\xbc\xaf\x27\x1c", "a 7z archive", _UNPACK),
+    (rb"Rar!\x1a\x07", "a RAR archive", _UNPACK),
+    (
+        rb"SQLite format 3\x00",
+        "an SQLite database",
+        "save a table as CSV (sqlite3 -csv -header PATH 'select ...')",
+    ),
+    (
+        rb".{8}DUCK.{1,3}\0",
+        "a DuckDB database",
+        "save a table as Parquet (DuckDB: copy TABLE to 'OUTPUT.parquet')",
+    ),
+    (rb"ORC.{0,12}[\x00-\x08\x0e-\x1f]", "an ORC file", "save it as Parquet (pyarrow.orc.read_table)"),
+    (rb"Obj\x01", "an Avro file", "save it as Parquet or CSV (DuckDB: from read_avro('PATH'))"),
+    (rb"MATLAB 5\.0 MAT", "a MATLAB file", _UNPACK),
+    (rb"\$FL[23]", "an SPSS file", _OF_PANDAS.format("spss")),
+    (rb"<stata_dta>", "a Stata file", _OF_PANDAS.format("stata")),
+    (rb"\0{12}\xc2\xea\x81\x60", "a SAS file", _OF_PANDAS.format("sas")),
+    (
+        rb"RD[AXB][23]\n|[XAB]\n\0",
+        "an R file",
+        "save its table as CSV (R: write.csv(TABLE, OUTPUT, row.names=F))",
+    ),
+    (rb"\x80[\x02-\x05][\x95c}\](]", "a pickle of Python", _UNPACK),
+    (rb"%PDF-", "a PDF document", _UNPACK),
+    (rb"\x89PNG", "an image", _UNPACK),
+    (rb"(?i:\s*<(!doctype html|html|table))", *_PAGE),
+    (rb"\s*<\?xml", "an XML file", _OF_PANDAS.format("xml")),
+)
+
+
+def refuse_other_kinds(path: str, head: bytes) -> None:
+    """Raise DataError where a file of that beginning is another kind of file than text."""
+    for magic, what, remedy in _NO_TEXT:
+        if re.match(magic, head, re.DOTALL):
+            raise DataError(f"{path}: this is {what}, not text; {remedy}")
+
+
+class TextInput(Input):
+    """Bytes of a text file. Raises DataError where the first bytes are those of another kind of file."""
+
+    def __init__(
+        self, path: str, reading: Reading | None = None, encoding: str = UTF_8, predicting: bool = False
+    ) -> None:
+        super().__init__(path, reading, encoding, predicting)
+        try:
+            refuse_other_kinds(path, self.head)
+        except DataError:
+            self.close()
+            raise
+
+
+def size_and_mtime(path: str) -> tuple[int, int]:
+    """Return (bytes, modification time), by which a change is noticed before anything is read; (0, 0) for standard
+    input."""
+    if path == STDIN:
+        return 0, 0
+    if remote.is_remote(path):
+        return remote.status(path)
+    status = check_regular(path)
+    return status.st_size, status.st_mtime_ns
+
+
+@contextmanager
+def unchanged(path: str, expected: tuple[int, int]) -> Iterator[None]:
+    """Require that a file stays the same while it is read within this context: it must be as ``expected`` (see
+    ``size_and_mtime``) when that begins, and the same file, no different, when it ends or fails.
+
+    What is read while somebody writes is neither the old data nor the new, and beyond a file's end some libraries
+    read zeros.
+    Raises DataError. Standard input can be read only once and is not looked at.
+    """
+    if path == STDIN:
+        yield
+        return
+    before = _require_unchanged(path, expected)
+    try:
+        yield
+    except Exception as error:  # a file that is written to is no longer what it claims to be
+        try:
+            _require_unchanged(path, expected, before)
+        except DataError as change:
+            raise change from error
+        raise
+    _require_unchanged(path, expected, before)
+
+
+def _require_unchanged(
+    path: str, expected: tuple[int, int], identity: tuple[int, int] | None = None
+) -> tuple[int, int]:
+    """Return the identity of the file of that name: device and number, as far as it has one."""
+    who = 0, 0
+    try:
+        if remote.is_remote(path):
+            now = remote.status(path)
+        else:
+            status = check_regular(path)
+            now, who = (status.st_size, status.st_mtime_ns), (status.st_dev, status.st_ino)
+        if now == expected and identity in (None, who):
+            return who
+        how = f"{expected[0]:,} bytes at first, now {now[0]:,}"
+    except DataError as error:
+        if identity is None:
+            raise
+        how = str(error)
+    from llsvm.files.fingerprint import changed  # which loads NumPy
+
+    raise changed(path, how)

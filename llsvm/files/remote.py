@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import quote
 
 from llsvm.errors import DataError, UsageError
-from llsvm.process import leftovers
+from llsvm.process.signals import registered_cleanup
 
 _GS_RETRY_SECONDS = 60  # the library's own limit is 15 minutes, in which nothing is said
 _REASON_CHARACTERS = 240
@@ -165,12 +165,13 @@ def expand(path: str) -> tuple[list[str], list[str]]:
 
 
 def without_options(path: str) -> str:
-    """``s3://bucket/key`` of ``s3://bucket/key?region=eu-west-1``; a ? of a pattern is not the start of options."""
+    """Return ``s3://bucket/key`` of ``s3://bucket/key?region=eu-west-1``; a ? of a pattern is not the start of
+    options."""
     return re.sub(r"\?\w+=[^/]*(/.*)?$", "", path) if is_remote(path) else path
 
 
 def _below_host(inner: str) -> str:
-    """``/key`` of ``bucket/key`` (object stores) and of ``/key`` (file systems)."""
+    """Return ``/key`` of ``bucket/key`` (object stores) and of ``/key`` (file systems)."""
     return inner if inner.startswith("/") else "/" + inner.partition("/")[2]
 
 
@@ -227,7 +228,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     """
     with ExitStack() as stack:
         local = stack.enter_context(tempfile.NamedTemporaryFile(prefix="llsvm-"))
-        stack.enter_context(leftovers.expected(lambda: os.unlink(local.name)))
+        stack.enter_context(registered_cleanup(lambda: os.unlink(local.name)))
         yield cast(BinaryIO, local)
         local.flush()
         local.seek(0)

@@ -23,7 +23,7 @@ from llsvm.files import remote
 from llsvm.files.expansion import expand
 from llsvm.files.file_objects import Waiting
 from llsvm.files.remote import is_remote, without_credentials
-from llsvm.process import leftovers
+from llsvm.process.signals import cancel_cleanup, register_cleanup, registered_cleanup
 
 STDOUT = "-"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a system says when a disk is full
@@ -84,7 +84,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield stream
         return
     name = temporary_name()
-    key = leftovers.expect(lambda: os.unlink(target.with_name(name)))
+    key = register_cleanup(lambda: os.unlink(target.with_name(name)))
     try:
         try:
             with _opened(target.with_name(name), path, _NEW, folder) as stream:
@@ -104,7 +104,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.fsync(folder)
         _remove_abandoned(folder)
     finally:
-        leftovers.forget(key)
+        cancel_cleanup(key)
         os.close(folder)
 
 
@@ -161,7 +161,7 @@ def require_writable(path: str | os.PathLike[str]) -> None:
         folder = os.open(target.parent, _FOLDER)
         try:
             name = temporary_name(len(os.fsencode(target.name)))
-            with leftovers.expected(lambda: os.unlink(target.with_name(name))):
+            with registered_cleanup(lambda: os.unlink(target.with_name(name))):
                 os.close(os.open(name, _NEW, 0o600, dir_fd=folder))
                 os.unlink(name, dir_fd=folder)
         finally:
@@ -183,7 +183,7 @@ def _require_own(target: Path) -> None:
 
 
 class _Output(Waiting):
-    """A file whose failures to write name ``path``: not every OSError in a block that writes is of this file."""
+    """File whose failures to write name ``path``: not every OSError in a block that writes is of this file."""
 
     path: str | os.PathLike[str]
 
@@ -193,7 +193,8 @@ class _Output(Waiting):
 
 
 def _opened(file: Path, path: str | os.PathLike[str], flags: int, folder: int | None = None) -> BinaryIO:
-    """``file`` open for writing, by its name in ``folder`` (a descriptor) if given; errors name ``path``."""
+    """Return ``file``, open for writing, by its name in ``folder`` (a descriptor) if given; errors name
+    ``path``."""
 
     def opener(name: str, _: int) -> int:
         if (number := _descriptor(name)) is not None:

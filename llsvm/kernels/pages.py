@@ -1,4 +1,4 @@
-"""Copying sparse rows, packing them small (column numbers as 16-bit differences, values as codes), and a checksum.
+"""Copying sparse rows, packing them small (column numbers as 16-bit differences, values as codes).
 
 A twin of each, in plain Python, is in ``tests/test_kernels.py``.
 """
@@ -217,40 +217,3 @@ def unpack_rows(indptr, usual, n_odd, odd, table, out):
         for _ in range(n_odd[i]):
             out[first + odd[k]] = table[odd[k + ONE]]
             k += TWO
-
-
-@njit(**JIT)
-def fletcher(data, state):
-    """Go on with Fletcher's checksum of a stream of bytes, taken as little-endian words of 64 bits.
-
-    data: (n,) uint8, the next bytes.
-    state: (4,) uint64, zeros in the beginning, changed in place:
-        state[0]: the sum of the words
-        state[1]: the sum of these sums, as they grew
-        state[2]: the bytes of a word that is not complete yet
-        state[3]: how many these are, 0 to 7
-    """
-    total, sums, rest, n_rest = state[0], state[1], state[2], state[3]
-    n = data.shape[0]
-    k = 0
-    while k < n and n_rest > 0:
-        rest |= np.uint64(data[k]) << (np.uint64(8) * n_rest)
-        n_rest += np.uint64(1)
-        k += 1
-        if n_rest == 8:
-            total += rest
-            sums += total
-            rest = n_rest = np.uint64(0)
-    for _ in range((n - k) // 8):  # eight bytes side by side become one load
-        word = np.uint64(data[k]) | np.uint64(data[k + 1]) << np.uint64(8)
-        word |= np.uint64(data[k + 2]) << np.uint64(16) | np.uint64(data[k + 3]) << np.uint64(24)
-        word |= np.uint64(data[k + 4]) << np.uint64(32) | np.uint64(data[k + 5]) << np.uint64(40)
-        word |= np.uint64(data[k + 6]) << np.uint64(48) | np.uint64(data[k + 7]) << np.uint64(56)
-        total += word
-        sums += total
-        k += 8
-    while k < n:
-        rest |= np.uint64(data[k]) << (np.uint64(8) * n_rest)
-        n_rest += np.uint64(1)
-        k += 1
-    state[0], state[1], state[2], state[3] = total, sums, rest, n_rest

@@ -139,7 +139,7 @@ class StoredPages:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLeft:
-    """The part of a memory limit that is left for a solver once the data have been read.
+    """Part of a memory limit that is left for a solver once the data have been read.
 
     dataset: the facts of the data.
     limit_bytes: the limit.

@@ -32,11 +32,10 @@ from numpy.typing import NDArray
 
 from llsvm.errors import LLSVMWarning, ModelError
 from llsvm.files.writing import replacing
-from llsvm.models.center import CENTER, first_name
 from llsvm.models.model import Model
 from llsvm.models.model_file import KNOWN_REQUIREMENTS, require_memory
 from llsvm.models.record import label_text
-from llsvm.models.tables import trained_classes
+from llsvm.models.tables import CENTER, first_centered_name, trained_classes
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED
 
 CRAMMER_SINGER, ONE_CLASS = "MCSVM_CS", "ONECLASS_SVM"
@@ -161,8 +160,8 @@ def _refuse_unsayable(model: Model) -> None:
         )
     elif CENTER in model.extra:
         because = (
-            f"multiply values as they are, and those of {first_name(model)} differ in their last digits only; take "
-            "a number off that column, and train on that"
+            f"multiply values as they are, and those of {first_centered_name(model)} differ in their last digits "
+            "only; take a number off that column, and train on that"
         )
     labels = _label_of_no_integer(model) if model.label_kind == CLASSIFICATION else ""
     if because:

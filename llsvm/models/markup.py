@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from llsvm.process.terminal import printable
+from llsvm.process import printable
 
 _EMPTY = ("meta", "rect", "line", "circle", "polyline")
 _SHOWN_DIGITS = 6
@@ -82,7 +82,7 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:
 
 
 def folded(summary: str, *content: Any) -> Markup:
-    """Shown where somebody asks for it."""
+    """Return content that is shown when the reader opens it."""
     return tag("details", tag("summary", summary), *content)
 
 

@@ -19,13 +19,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from functools import cached_property
+from typing import Any, ClassVar, NoReturn, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
-from llsvm.errors import DataError, ModelError
+from llsvm.errors import BudgetError, DataError, LLSVMError, ModelError
+from llsvm.features.feature_map import FeatureMap
 from llsvm.features.frames import (
     as_matrices,
     column_names,
@@ -37,13 +39,18 @@ from llsvm.features.frames import (
 )
 from llsvm.features.scaling import filled, unit_rows
 from llsvm.features.table_options import listed
-from llsvm.models import center, decisions, model_file, sparse
-from llsvm.models.calibration import Calibration, threshold_of
+from llsvm.models import decisions, model_file, sparse
+from llsvm.models.decisions import Calibration, threshold_of
 from llsvm.models.header import CLASS_NAMES, CLOCK, PLACE_SETTINGS, certificate_of, certificate_values
+from llsvm.models.model_file import HEADER, open_member, opened
 from llsvm.models.record import ModelRecord
+from llsvm.models.sparse import COUNTS, PARTS, SparseWeights, Weights, from_arrays
 from llsvm.models.tables import (
     FeatureNames,
+    centered,
+    check_center,
     given_names,
+    intercept_of,
     means_of,
     rows_for,
     table_columns,
@@ -105,7 +112,7 @@ class Model(ModelRecord):
             raise ModelError("classes must be distinct and ascending")
         self.calibration = Calibration.from_extra(self.extra, k)
         self.threshold = threshold_of(self.extra)
-        center.check(self)
+        check_center(self)
         if self.feature_map is not None and self.feature_map.width != self.weights.shape[1]:
             raise ModelError(f"{self.weights.shape[1]} weights for {self.feature_map.width} mapped features")
         if (names := given_names(self)) is not None and len(names) != self.n_features_in_:
@@ -175,7 +182,7 @@ class Model(ModelRecord):
         return decisions.probabilities(scores, len(self.classes_), self.one_vs_one, joint)
 
     def class_ids(self, scores: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Positions in ``classes_``, (n,), that scores (n, k) stand for; a tie goes to the first class."""
+        """Return positions in ``classes_``, (n,), that scores (n, k) stand for; a tie goes to the first class."""
         return decisions.class_ids(scores, len(self.classes_), self.one_vs_one, self.threshold)
 
     def class_scores(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -232,7 +239,7 @@ class Model(ModelRecord):
         """Return a function of rows (n) and their first column's number that gives their scores, (n, k) float64."""
         mapping, prepared = self.feature_map, self.preparer()
         if mapping is None:
-            linear = sparse.linear_scorer(self.weights, center.intercept_of(self))
+            linear = sparse.linear_scorer(self.weights, intercept_of(self))
             return lambda X, base: linear(prepared(X, base), base)
         weights = np.ascontiguousarray(self.coef_.T)
 
@@ -256,7 +263,7 @@ class Model(ModelRecord):
         def prepared(X: Matrix, base: int) -> Matrix:
             X = filled(X, fill, base) if fills else X
             X = unit_rows(X) if unit else X
-            return X if off is None else center.centered(X, off, base)
+            return X if off is None else centered(X, off, base)
 
         return prepared
 
@@ -264,7 +271,7 @@ class Model(ModelRecord):
         """Return the strongest features of each class: class, and features, ``top`` dicts: feature, weight and,
         where training learned it, spread (standard deviation) and contribution (their product), by which they
         are ranked. [] for a kernel or a feature map."""
-        from llsvm.models.strongest import of_each_class
+        from llsvm.models.words import of_each_class
 
         return of_each_class(self, top)
 
@@ -345,3 +352,87 @@ def _without(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any
 
 def _only(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in names}
+
+
+_WEIGHTS = ("coef", *PARTS)
+_OF_MAP = (*(f"landmarks{part}" for part in ("", "_indptr", "_indices", "_data")), "projection")
+_PIECE_BYTES = 1 << 20
+# A header as Python's objects: its text twice, and what each mark in it makes at most, a list or a mapping, a value
+# in one, an entry of a mapping.
+_TEXTS, _MARKS = 2, {b"{": 72, b"[": 72, b",": 64, b":": 100}
+_LABELS = 8  # classes as Python's texts, over the intercept of each
+
+
+@dataclass(frozen=True, slots=True)
+class ModelBytes:
+    """Bytes that a model takes once it is read. weights: these. support: of a kernel or a feature map. others:
+    its other arrays, and its header as Python's objects."""
+
+    weights: int = 0
+    support: int = 0
+    others: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.support + self.others
+
+
+def model_bytes(path: str | os.PathLike[str]) -> ModelBytes:
+    """Return the bytes by what the file ``path`` declares, of which nothing is unpacked but its header, piece by
+    piece. What is wrong with the file is left to whoever loads it: it is then 0."""
+    try:
+        with opened(path) as archive:
+            sizes = {info.filename: info.file_size for info in archive.infolist()}
+            header = 0
+            if HEADER in sizes:
+                with open_member(archive, archive.getinfo(HEADER)) as stream:
+                    while piece := stream.read(_PIECE_BYTES):
+                        header += _TEXTS * len(piece)
+                        header += sum(cost * piece.count(mark) for mark, cost in _MARKS.items())
+    except LLSVMError:
+        return ModelBytes()
+    weights = sum(sizes.get(f"{name}.npy", 0) for name in _WEIGHTS) + sizes.get(f"{COUNTS}.npy", 0)
+    support = sum(sizes.get(f"extra/{name}.npy", 0) for name in _OF_MAP)
+    arrays = sum(size for name, size in sizes.items() if name.endswith(".npy"))
+    others = arrays + sizes.get(f"{COUNTS}.npy", 0) - weights - support
+    labels = _LABELS * sizes.get("intercept.npy", 0) + sizes.get("classes.npy", 0)
+    return ModelBytes(weights, support, others + header + labels)
+
+
+@dataclass
+class UnreadModel(Model):
+    """A model that the memory limit has no room for: all of it but its weights, and what a kernel or a feature map
+    is made of, which have their shapes alone. What it takes to score rows can be told, and they cannot be scored.
+
+    refused: with what the model alone takes. beside: bytes that are held too."""
+
+    _unread = (*_WEIGHTS, *(f"extra/{name}" for name in _OF_MAP))
+    refused: BudgetError | None = None
+    beside: int = 0
+
+    @staticmethod
+    def _weights(arrays: Mapping[str, NDArray[Any]], k: int) -> Weights:
+        if COUNTS not in arrays:
+            return from_arrays(arrays, k)
+        counts, problems, values = (arrays[name] for name in PARTS)
+        return SparseWeights(np.broadcast_to(np.int32(0), (len(counts) + 1,)), problems, values, k)
+
+    @classmethod
+    def of_file(cls, path: str | os.PathLike[str], refused: BudgetError, beside: int = 0) -> Self:
+        """Raises ModelError."""
+        model = cast(Self, cls.load(path, with_log=False))
+        model.refused, model.beside = refused, beside
+        return model
+
+    @property
+    def refusal(self) -> BudgetError:
+        assert self.refused is not None
+        return self.refused
+
+    @cached_property
+    def feature_map(self) -> FeatureMap | None:
+        return FeatureMap.from_extra(self.extra, unread=True)
+
+    def scorer(self) -> NoReturn:
+        """Raises BudgetError."""
+        raise self.refusal

@@ -41,10 +41,10 @@ from llsvm.files.writing import replacing
 from llsvm.memory.budget import RUNTIME
 from llsvm.memory.process import RUNTIME_BYTES, available_bytes, resident_bytes
 from llsvm.memory.sizes import format_size
-from llsvm.models.calibration import CALIBRATION, THRESHOLD
-from llsvm.models.center import CENTERED
+from llsvm.models.decisions import CALIBRATION, THRESHOLD
 from llsvm.models.header import check_header, check_log
 from llsvm.models.sparse import COUNTS, NAME, PARTS, InPieces, check_shapes
+from llsvm.models.tables import CENTERED
 from llsvm.process import VERSION
 
 FORMAT = "llsvm-model"
@@ -118,8 +118,8 @@ def write(
 def read(
     path: str | os.PathLike[str], with_log: bool = True, unread: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]], dict[str, Any]]:
-    """Header, arrays by name, and log (empty without with_log, if missing, if damaged, of which it warns, or if of
-    another model). unread: arrays whose values are not read, and are NaN or 0: they take no memory. Raises
+    """Return header, arrays by name, and log (empty without with_log, if missing, if damaged, of which it warns, or
+    if of another model). unread: arrays whose values are not read, and are NaN or 0: they take no memory. Raises
     ModelError."""
     with opened(path) as archive:
         header = _header(archive)
@@ -146,12 +146,12 @@ def log_path(path: str | os.PathLike[str]) -> Path:
 
 
 def json_bytes(value: Any) -> bytes:
-    """``value`` as JSON text, keys sorted, ending in a newline; NaN and infinities become null."""
+    """Return ``value`` as JSON text, keys sorted, ending in a newline; NaN and infinities become null."""
     return json.dumps(_plain(value), sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as JSON has it; numbers that JSON lacks (NaN, infinities) become null."""
+    """Return ``value`` as JSON has it; numbers that JSON lacks (NaN, infinities) become null."""
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -211,7 +211,7 @@ def _mostly_zeros(array: NDArray[Any] | InPieces) -> bool:
 
 
 def _npy_pieces(array: NDArray[Any] | InPieces) -> Iterator[bytes]:
-    """``array`` as a C-ordered .npy file, in pieces, whatever its layout in memory."""
+    """Yield ``array`` as a C-ordered .npy file, in pieces, whatever its layout in memory."""
     head = io.BytesIO()
     layout = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
     npy.write_array_header_1_0(head, layout)
@@ -227,7 +227,7 @@ def _npy_pieces(array: NDArray[Any] | InPieces) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """An array in the container. offset: where its values begin in the member, by its own header."""
+    """Array in the container. offset: where its values begin in the member, by its own header."""
 
     name: str
     info: zipfile.ZipInfo
@@ -396,7 +396,7 @@ def _header_text(archive: zipfile.ZipFile) -> bytes:
 
 
 def _fingerprint(archive: zipfile.ZipFile) -> list[int]:
-    """Checksums of the members: they come with the container, without reading it."""
+    """Return checksums of the members: they come with the container, without reading it."""
     return [info.CRC for info in archive.infolist()]
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from llsvm.features.feature_map import FeatureMap
 from llsvm.models import sparse
-from llsvm.models.calibration import Calibration
+from llsvm.models.decisions import Calibration
 from llsvm.models.header import TIME_TYPE
 from llsvm.objective.certificate import Certificate
 from llsvm.process import VERSION
@@ -20,7 +20,7 @@ from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 
 @dataclass
 class ModelRecord:
-    """The fields of ``Model``, whose head says what each is."""
+    """Fields of ``Model``, whose head says what each is."""
 
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64]
@@ -61,7 +61,8 @@ class ModelRecord:
 
     @property
     def one_vs_one(self) -> bool:
-        """More than two classes vote in pairs i < j, in that order; a positive score is a vote for i."""
+        """Return whether more than two classes vote in pairs i < j, in that order; a positive score is a vote for
+        i."""
         return self.extra.get("multi_class") == "ovo" and len(self.classes_) > 2
 
     @property

@@ -26,7 +26,9 @@ _MAX_SHARE = 0.5  # of the bytes that all weights take
 
 
 class SparseWeights(NamedTuple):
-    """indptr: (d + 1,) int32, where each column's weights begin. problems: (nnz,) int32, ascending within a column.
+    """Weights without zeros, by column.
+
+    indptr: (d + 1,) int32, where each column's weights begin. problems: (nnz,) int32, ascending within a column.
     values: (nnz,) float64. k: how many problems there are."""
 
     indptr: NDArray[np.int32]
@@ -93,7 +95,7 @@ def n_nonzero(weights: Weights) -> int:
 
 @dataclass(frozen=True, slots=True)
 class InPieces:
-    """An array that is made piece by piece, each time it is asked for."""
+    """Array that is made piece by piece, each time it is asked for."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -117,7 +119,7 @@ def _without_zeros(weights: NDArray[np.float64]) -> dict[str, Any] | None:
     def problems() -> Iterator[NDArray[np.int32]]:
         # a third less time than np.nonzero
         filled = (np.not_equal(piece, 0, order="C") for piece in by_columns)
-        return ((np.flatnonzero(some) % k).astype(np.int32) for some in filled)
+        return ((np.flatnonzero(piece) % k).astype(np.int32) for piece in filled)
 
     def values() -> Iterator[NDArray[np.float64]]:
         return (piece[piece != 0] for piece in by_columns)
@@ -180,7 +182,7 @@ def linear_scorer(
     weights: Weights, intercept: NDArray[np.float64]
 ) -> Callable[[Matrix, int], NDArray[np.float64]]:
     """Return a function of rows (n) and their first column's number that gives their scores, (n, k) float64."""
-    from llsvm.kernels.scores import matrix_scores, sparse_scores
+    from llsvm.kernels.products import matrix_scores, sparse_scores
 
     if isinstance(weights, SparseWeights):
         parts = weights.indptr, weights.problems, weights.values

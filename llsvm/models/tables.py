@@ -1,4 +1,10 @@
-"""Columns that a model was trained on: their encoder's values, and the features' names."""
+"""Columns that a model was trained on: their encoder's values, the features' names, and what scores take off them.
+
+Scores take a number off the values of columns that differ in their last digits only: a score is
+w·(x − center) + at_center. Of w·x + b, which is the same in exact numbers, such columns would leave noise: both
+terms are many times larger than their sum. ``extra`` of a model has both arrays where there are such columns;
+``center`` is 0 for the others.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import CSR, Matrix
+from llsvm.errors import ModelError
 from llsvm.features.column import LISTS
+from llsvm.features.csr_rows import beside, from_cells
 from llsvm.features.frames import as_frame, as_rows, is_frame
 from llsvm.models.header import CLASS_NAMES, CROSSES, TEXT
 from llsvm.models.record import ModelRecord
@@ -65,8 +74,8 @@ def means_of(extra: Mapping[str, Any]) -> NDArray[np.float64] | None:
 
 
 def rows_for(extra: Mapping[str, Any], X: Any) -> Any:
-    """X with rows and columns: see ``as_rows``; documents (``as_frame``), where a model was trained on nothing
-    else. extra: of the model. Raises ModelError, DataError."""
+    """Return X with rows and columns: see ``as_rows``; documents (``as_frame``), where a model was trained on
+    nothing else. extra: of the model. Raises ModelError, DataError."""
     column = only_text(extra)
     if column is None or is_frame(X):
         return as_rows(X)
@@ -133,7 +142,7 @@ def names_of(model: ModelRecord, features: Sequence[int]) -> list[str]:
 
 
 def namer(model: ModelRecord) -> Callable[[Sequence[int]], list[str]]:
-    """``names_of``, to be asked often."""
+    """Return a function that gives what ``names_of`` does, to be asked often."""
     names, base = given_names(model), model.index_base
     if names is not None:
         return lambda features: [names[j] for j in features]
@@ -148,3 +157,52 @@ def namer(model: ModelRecord) -> Callable[[Sequence[int]], list[str]]:
 def _named_by_table(model: ModelRecord) -> bool:
     """Return whether its table has the names, of which there may be too many for a list of all."""
     return "table" in model.extra and (TEXT in model.extra or CROSSES in model.extra)
+
+
+CENTER, AT_CENTER = "center", "at_center"  # (n_features,) and (k,) float64
+CENTERED = "centered"  # there are such: older packages, which would not know, refuse the model
+
+
+def check_center(model: ModelRecord) -> None:
+    """Raise ModelError where the arrays do not fit the weights."""
+    for name, n in ((CENTER, model.weights.shape[1]), (AT_CENTER, len(model.intercept_))):
+        array = model.extra.get(name)
+        expected = CENTERED in model.extra or CENTER in model.extra
+        if expected and (
+            not isinstance(array, np.ndarray) or array.shape != (n,) or array.dtype != np.float64
+        ):
+            raise ModelError(f"{name} does not fit weights of shape {model.weights.shape}")
+
+
+def intercept_of(model: ModelRecord) -> NDArray[np.float64]:
+    """Return (k,) numbers that are added to the weights' sum over rows that ``centered`` has made."""
+    return np.asarray(model.extra.get(AT_CENTER, model.intercept_), np.float64)
+
+
+def centered(X: Matrix, center: NDArray[np.float64], base: int) -> Matrix:
+    """Return a copy of the rows, less the center. base: the number of the first column."""
+    moved = np.flatnonzero(center)
+    if not isinstance(X, CSR):
+        wide = np.zeros((len(X), max(X.shape[1], base + len(center))))
+        wide[:, : X.shape[1]] = X
+        wide[:, moved + base] -= center[moved]
+        return wide
+    begin, end = int(X.indptr[0]), int(X.indptr[-1])
+    indices, data = X.indices[begin:end], X.data[begin:end].astype(np.float64)
+    n, without = len(X.indptr) - 1, list[NDArray[np.intp]]()
+    row = np.repeat(np.arange(n), np.diff(X.indptr))
+    for column in moved:
+        in_column = indices == column + base
+        data[in_column] -= center[column]
+        without.append(np.setdiff1d(np.arange(n), row[in_column]))  # they have a 0 there
+    X = CSR(X.indptr - begin, indices, data)
+    lengths = [len(rows) for rows in without]
+    if not any(lengths):
+        return X
+    columns, zeros = np.repeat(moved, lengths), np.concatenate(without)
+    return beside([X, from_cells(zeros, columns + base, -center[columns], n)])
+
+
+def first_centered_name(model: ModelRecord) -> str:
+    """Return the first such column, in words."""
+    return f"column {namer(model)([int(np.flatnonzero(model.extra[CENTER])[0])])[0]}"

@@ -109,11 +109,11 @@ class Loss(ABC):
         margin: Vector,
         cost: Vector | float = 1.0,
         target: Target = 1.0,
-        enough: float = 0.0,
+        negligible: float = 0.0,
     ) -> Vector:
         """Return how far each row's dual gradient is on the right side of 0 at the bound or kink that α_i is at;
         0 where the row is free (at neither) or violates the optimality conditions (KKT). Where no α rests at a
-        bound: about how far the margin would have to move before the row adds more than ``enough`` C_i to the
+        bound: about how far the margin would have to move before the row adds more than ``negligible`` C_i to the
         gap. cost: C_i; α and cost of any unit, as long as it is the same. NaN where the margin is."""
 
     @abstractmethod
@@ -191,7 +191,7 @@ class PLQLoss(Loss):
         margin: Vector,
         cost: Vector | float = 1.0,
         target: Target = 1.0,
-        enough: float = 0.0,
+        negligible: float = 0.0,
     ) -> Vector:
         if math.isinf(self.lower) and math.isinf(self.upper):
             # no α rests, but at 0; the row adds C e² / (2 ridge) to the gap at most, its margin being off by e
@@ -199,7 +199,7 @@ class PLQLoss(Loss):
             off = np.abs(target - margin - self.ridge * a - self.epsilon * np.sign(a))
             if self.epsilon:
                 off = np.where(a == 0, off - self.epsilon, off)
-            return np.maximum(math.sqrt(2.0 * self.ridge * enough) - off, 0.0)
+            return np.maximum(math.sqrt(2.0 * self.ridge * negligible) - off, 0.0)
         outward = np.zeros_like(margin)
         if self.epsilon:
             outward = np.where(alpha == 0, self.epsilon - np.abs(target - margin), outward)
@@ -297,13 +297,13 @@ class LogisticLoss(Loss):
         margin: Vector,
         cost: Vector | float = 1.0,
         target: Target = 1.0,
-        enough: float = 0.0,
+        negligible: float = 0.0,
     ) -> Vector:
         # near the optimum, a row whose margin is off by e adds ½ C a (1 − a) e² to the gap
         a = np.divide(alpha, cost, out=np.zeros_like(margin), where=np.greater(cost, 0))
         gap = np.maximum(self.value(margin) + a * margin - self.dual_value(a), 0.0)
         half_curvature = np.maximum(0.5 * a * (1.0 - a), FLATTEST)
-        return np.maximum(np.sqrt(enough / half_curvature) - np.sqrt(gap / half_curvature), 0.0)
+        return np.maximum(np.sqrt(negligible / half_curvature) - np.sqrt(gap / half_curvature), 0.0)
 
     def free(self, alpha: Vector, cost: Vector | float = 1.0) -> NDArray[np.bool_]:
         return np.ones(alpha.shape, bool)

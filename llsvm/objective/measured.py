@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.kernels.scores import matrix_scores
-from llsvm.objective.costs import RowCosts
+from llsvm.kernels.products import matrix_scores
 from llsvm.objective.losses import Loss, softmax
 from llsvm.objective.penalty import Penalty
-from llsvm.objective.problems import Problems
+from llsvm.objective.problems import Problems, RowCosts
 
 Array = NDArray[np.float64]
 PIECE_BYTES = 1 << 16  # of the scores of a piece of rows, and of its values where they are dense
@@ -55,8 +54,8 @@ class SeparateObjectives:
                 else:
                     sign = signs[part.class_ids]
                     of_problem = self._costs.in_problem(cost[rows], int(np.argmax(signs)), sign > 0)
-                    own = of_problem * (sign != 0)
-                    self._losses[c] += float(own @ self._loss.value(sign * score))
+                    in_problem = of_problem * (sign != 0)
+                    self._losses[c] += float(in_problem @ self._loss.value(sign * score))
 
     def primal(self, coef: Array) -> Array:
         if self._total:
@@ -69,7 +68,7 @@ class SeparateObjectives:
 class JointObjective:
     """½ Σ ‖w_m‖² + Σ C_i loss(s_i, y_i), s_im = w_m · x_i; ``primal`` is (1,).
 
-    name: of the loss, as ``--multiclass`` has it: see solvers/sequential_dual/shares.py."""
+    name: of the loss, as ``--multiclass`` has it: see solvers/sequential_dual/problem.py."""
 
     def __init__(self, name: str, costs: RowCosts, penalty: Penalty, bias: float) -> None:
         self._loss, self._costs, self._penalty, self._bias = JOINT_LOSSES[name], costs, penalty, bias
@@ -112,16 +111,16 @@ def _column(w: Array, bias: float) -> tuple[Array, Array]:
 
 
 def _crammer_singer(scores: Array, y: NDArray[np.int32]) -> Array:
-    own = np.arange(len(y)), y
-    behind = scores + 1.0 - scores[own][:, None]
-    behind[own] = 0.0
+    of_class = np.arange(len(y)), y
+    behind = scores + 1.0 - scores[of_class][:, None]
+    behind[of_class] = 0.0
     return np.asarray(behind.max(axis=1))
 
 
 def _weston_watkins(scores: Array, y: NDArray[np.int32]) -> Array:
-    own = np.arange(len(y)), y
-    behind = np.maximum(0.0, scores + 1.0 - scores[own][:, None])
-    behind[own] = 0.0
+    of_class = np.arange(len(y)), y
+    behind = np.maximum(0.0, scores + 1.0 - scores[of_class][:, None])
+    behind[of_class] = 0.0
     return np.asarray(behind.sum(axis=1))
 
 

@@ -7,6 +7,8 @@ number of pairs: that of the pair with class m is number m where m comes before 
 Variants multiply them: another factor of C, other class weights, a fold of the rows left out. A row has as many
 dual variables more for each, in the same order. So ovr, ovo, the folds of a cross-validation and a grid of C's and
 class weights are one thing.
+
+``RowCosts`` are the factors C_i of rows: C · class weight · sample weight, the one place where that is multiplied.
 """
 
 from __future__ import annotations
@@ -19,8 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import Block
+from llsvm.errors import UsageError
+
 Positions = NDArray[np.intp]
 TRAINED, HELD, UNUSED = 0, 1, 2  # roles of rows, see Fold
+_LEAST, _MOST = 1e-60, 1e60  # of C_i, without the weight of the row
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +150,9 @@ class Problems:
     def batches(self, nbytes: int, problem_bytes: int) -> Iterator[Problems]:
         """Yield the same problems, in order, as few at a time as ``nbytes`` asks for, but at least those of one
         variant. problem_bytes: that each takes: its weights, and its part of what is held for each row."""
-        at_once = max(1, nbytes // (problem_bytes * self.of_classes))
-        for start in range(0, len(self.variants), at_once):
-            yield Problems(self.n_classes, self.pairs, self.variants[start : start + at_once])
+        batch_size = max(1, nbytes // (problem_bytes * self.of_classes))
+        for start in range(0, len(self.variants), batch_size):
+            yield Problems(self.n_classes, self.pairs, self.variants[start : start + batch_size])
 
     def __len__(self) -> int:
         return self.of_classes * len(self.variants)
@@ -213,9 +219,9 @@ class Problems:
 
     def with_class_weights(self, weights: NDArray[np.float64]) -> Problems:
         """Return the same with other class weights, (n_classes,), of all variants that have none."""
-        own = tuple(weights.tolist())
+        class_weight = tuple(weights.tolist())
         variants = [
-            variant if variant.class_weight is not None else replace(variant, class_weight=own)
+            variant if variant.class_weight is not None else replace(variant, class_weight=class_weight)
             for variant in self.variants
         ]
         return Problems(self.n_classes, self.pairs, variants)
@@ -274,3 +280,65 @@ def class_signs(n_classes: int, one_vs_one: bool = False) -> NDArray[np.float64]
     signs = np.zeros((len(i), n_classes))
     signs[np.arange(len(i)), i], signs[np.arange(len(i)), j] = 1.0, -1.0
     return signs
+
+
+@dataclass(frozen=True, slots=True)
+class RowCosts:
+    """The factor C_i of each row's loss.
+
+    by_class: (n_classes,) float64, C times the class's weight; of a row of sample weight 1.
+    leaves_out: a fold of the rows that count nothing, or None.
+    positive: (n_classes,) another factor, of the rows of a class in the problem where it stands against the rest;
+        None: 1 for all.
+    """
+
+    by_class: NDArray[np.float64]
+    leaves_out: Fold | None = None
+    positive: NDArray[np.float64] | None = None
+
+    @classmethod
+    def of_classes(
+        cls,
+        C: float,
+        class_weight: NDArray[np.float64],
+        leaves_out: Fold | None = None,
+        one_vs_rest: bool = False,
+    ) -> RowCosts:
+        """C: of the settings, > 0. class_weight: (n_classes,) float64 factors of it. one_vs_rest: each class stands
+        against the rest: of three or more the weights are those of the positive rows alone, as LIBLINEAR has it.
+        Raises UsageError for costs whose squares, times those of sample weights, would be no 64-bit floats."""
+        by_class = C * class_weight
+        bad = (by_class > 0) & ((by_class < _LEAST) | (by_class > _MOST))
+        if bad.any():
+            raise UsageError(
+                f"-C times the weight of a class is {by_class[bad][0]:g}; pass one from {_LEAST:g} to {_MOST:g}"
+            )
+        if are_of_positive_rows(class_weight, one_vs_rest):
+            return cls(np.full(len(by_class), C), leaves_out, class_weight)
+        return cls(by_class, leaves_out)
+
+    @property
+    def largest(self) -> NDArray[np.float64]:
+        """Return (n_classes,) the largest C_i of a row of sample weight 1, in all problems."""
+        return self.by_class if self.positive is None else self.by_class * np.maximum(self.positive, 1.0)
+
+    def in_problem(
+        self, cost: NDArray[np.float64], positive: int, in_class: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """Return (n,) C_i in the problem where class ``positive`` is the positive one. cost: of the rows, see
+        ``of``. in_class: which of them are of it."""
+        return cost if self.positive is None else np.where(in_class, cost * self.positive[positive], cost)
+
+    def of(self, block: Block) -> NDArray[np.float64]:
+        """Return (n,) float64 C_i of the block's rows, which come from a Stream."""
+        cost = self.by_class[block.class_ids]
+        if block.weight is not None:
+            cost = cost * block.weight
+        if self.leaves_out is not None:
+            cost[self.leaves_out.contains(block.rows, block.class_ids)] = 0.0
+        return cost
+
+
+def are_of_positive_rows(class_weight: NDArray[np.float64], one_vs_rest: bool) -> bool:
+    """Return whether class weights, (n_classes,), differ from problem to problem."""
+    return one_vs_rest and len(class_weight) > 2 and bool((class_weight != 1.0).any())

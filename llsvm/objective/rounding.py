@@ -235,13 +235,13 @@ def beyond_floats(values: NDArray[np.floating]) -> NDArray[np.bool_]:
     return np.abs(values) >= _BEYOND
 
 
-def lost_of_text(values: NDArray[np.floating], least: float = _BEYOND) -> NDArray[np.float64] | None:
-    """Return what floats may lack, at most, of the numbers of text that they were read from: those of ``least``
-    and more, but of no more than 73 digits. Of others, floats were written. None: nothing."""
-    if max(np.fmax.reduce(values, None, initial=0.0), -np.fmin.reduce(values, None, initial=0.0)) < least:
+def lost_of_text(values: NDArray[np.floating], threshold: float = _BEYOND) -> NDArray[np.float64] | None:
+    """Return what floats may lack, at most, of the numbers of text that they were read from: those of
+    ``threshold`` and more, but of no more than 73 digits. Of others, floats were written. None: nothing."""
+    if max(np.fmax.reduce(values, None, initial=0.0), -np.fmin.reduce(values, None, initial=0.0)) < threshold:
         return None
     wide = values.astype(np.float64)
-    return np.where((np.abs(wide) >= least) & (np.abs(wide) < _FLOATS), HALF_ULP64 * wide, 0.0)
+    return np.where((np.abs(wide) >= threshold) & (np.abs(wide) < _FLOATS), HALF_ULP64 * wide, 0.0)
 
 
 def lost_as_float(wide: NDArray[Any], rounded: NDArray[Any]) -> NDArray[np.float64]:

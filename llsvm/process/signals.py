@@ -2,12 +2,18 @@
 
 An exception raised by a signal's handler is lost where it meets a callback of compiled code, and comes late where a
 compiled call takes long. So no handler raises: the interpreter's own part in C writes the signal's number into a
-pipe, and a thread that waits there ends the process: it has the model so far written, clears what is left over
-(``llsvm.process.leftovers``), says one sentence and exits, whatever the other threads are at.
+pipe, and a thread that waits there ends the process: it has the model so far written, runs the cleanups, says one
+sentence and exits, whatever the other threads are at.
+
+Whoever makes something that must not outlive the process (a temporary file, a folder, a hidden cursor) registers
+here, before it makes it, how to undo it. On every ordinary exit it undoes it itself. A cleanup runs in a thread of
+its own while all others go on. So it removes names and closes nothing, whose number another file would get; and it
+does not mind if there is nothing to remove.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import select
 import signal
@@ -17,14 +23,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from llsvm.process import leftovers
-from llsvm.process.terminal import printable
+from llsvm.process import printable
 
 EXIT_SIGNAL = 128  # plus the signal's number, as shells have it: 130 for Ctrl-C, 143 for kill
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GRACE_SECONDS = 0.8
 _TELL_SECONDS = 0.2
+_AGAIN_SECONDS = 0.02  # between two runs of the cleanups
+Cleanup = Callable[[], object]
 
+_cleanups: dict[int, Cleanup] = {}
+_keys = itertools.count()
+_cleaning = False
 _claim = threading.Lock()  # held for good by whoever ends the process: the command, or a signal
 _watching = False
 _came = threading.Event()  # a signal came
@@ -88,6 +98,43 @@ def tell(text: str) -> None:
             os.write(2, text.encode(errors="backslashreplace"))
 
 
+def register_cleanup(action: Cleanup) -> int:
+    """Run ``action`` if the process ends by a signal; return the key for ``cancel_cleanup``.
+
+    Once cleanups run, this never returns: nothing new is to be made.
+    """
+    if _cleaning:
+        threading.Event().wait()
+    key = next(_keys)
+    _cleanups[key] = action
+    return key
+
+
+def cancel_cleanup(key: int) -> None:
+    _cleanups.pop(key, None)
+
+
+@contextmanager
+def registered_cleanup(action: Cleanup) -> Iterator[None]:
+    """Run ``action`` if the process ends by a signal within this context."""
+    key = register_cleanup(action)
+    try:
+        yield
+    finally:
+        cancel_cleanup(key)
+
+
+def _run_cleanups() -> None:
+    """Run all actions, the newest first, twice: a thread may have been about to make what it had announced."""
+    global _cleaning
+    _cleaning = True
+    for pause in (_AGAIN_SECONDS, 0.0):
+        for _, action in sorted(_cleanups.items(), reverse=True):
+            with suppress(Exception):
+                action()
+        time.sleep(pause)
+
+
 def _note(number: int, frame: FrameType | None) -> None:
     _came.set()
 
@@ -119,7 +166,7 @@ def _end(number: int) -> None:
                 words += say()
             except Exception as error:
                 words += f", no model is written: {error}"
-        leftovers.clear()
+        _run_cleanups()
         tell(f"llsvm: {printable(sentence(number, words))}\n")
     finally:
         os._exit(EXIT_SIGNAL + number)

@@ -46,11 +46,11 @@ class Threads:
         self._pool.shutdown()
 
     def submit(self, work: Callable[[], R]) -> Future[R]:
-        """``work``, begun and not waited for."""
+        """Begin ``work`` and return its future, without waiting."""
         return self._pool.submit(work)
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """``work`` of each item."""
+        """Return ``work`` of each item."""
         return self._map(work, list(items), 0)
 
     def map_with_caller(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -76,19 +76,19 @@ class Threads:
         return done + [job.result() for job in jobs]
 
     def over_rows(self, n_rows: int, work: Callable[[int, int, int], R]) -> list[R]:
-        """``work(t, start, stop)`` for each thread t of ``number``: the rows divided evenly, in order; a range may
-        be empty."""
+        """Return ``work(t, start, stop)`` for each thread t of ``number``: the rows divided evenly, in order; a
+        range may be empty."""
         ranges = row_ranges(n_rows, self.number)
         return self.map(lambda t: work(t, *ranges[t]), range(self.number))
 
     def over_pieces(self, n_rows: int, step: int, work: Callable[[int, int], R]) -> list[R]:
-        """``work(start, stop)`` for pieces of ``step`` rows, the last maybe of fewer; each is done by the next
-        thread that is free."""
+        """Return ``work(start, stop)`` for pieces of ``step`` rows, the last maybe of fewer; each is done by the
+        next thread that is free."""
         return self.map(lambda start: work(start, min(start + step, n_rows)), range(0, n_rows, step))
 
 
 class Pool(ThreadPoolExecutor):
-    """The threads of a generator, as a context manager, whose end returns when no thread is at work any more.
+    """Threads of a generator, as a context manager, whose end returns when no thread is at work any more.
 
     It does not wait where the garbage collector closes a generator that an error has left behind: that may be under
     any lock, also the one that Python holds while a thread starts and that a thread needs to end.

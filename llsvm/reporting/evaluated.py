@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llsvm.models.markup import Markup, card, figure, scrolling, section, table, tag
-from llsvm.reporting.axis import axis_of
-from llsvm.reporting.curves import histogram, leads, precision_recall, reliability, roc, scores, thresholds
 from llsvm.reporting.overview import Subject
-from llsvm.reporting.plot import Plot
+from llsvm.reporting.plot import Axis, Plot, axis_of
 from llsvm.scoring.figures import Confusion, most_confused
 
 _NUMBERED = 12  # up to so many classes, a table of counts; then a drawing,
@@ -28,25 +26,24 @@ def evaluated(subject: Subject) -> Markup:
     cards = [_figures(subject), _errors(shapes), _predicted_against_true(shapes)]
     if (classes := subject.classes) is not None:
         if classes is not answer:
-            cards.append(scores(shapes, ["all rows"]))
+            cards.append(_scores(shapes, ["all rows"]))
         cards += _class_cards(classes)
     elif "scores" in shapes:
-        cards.append(scores(shapes, ["all rows"]))
+        cards.append(_scores(shapes, ["all rows"]))
     return section(f"On {subject.data}", *cards)
 
 
 def _class_cards(answer: Mapping[str, Any]) -> list[Markup]:
     shapes, labels = answer.get("shapes", {}), answer["confusion"]["labels"]
     return [
-        scores(shapes, labels, answer.get("threshold", {}).get("value", 0.0)),
-        leads(shapes),
-        roc(answer),
-        precision_recall(answer),
-        reliability(answer),
+        _scores(shapes, labels, answer.get("threshold", {}).get("value", 0.0)),
+        _leads(shapes),
+        *_curves(answer),
+        _reliability(answer),
         _confusion_matrix(answer["confusion"]),
         _confused(answer["confusion"]),
         _class_table(answer["classes"]),
-        thresholds(answer),
+        _thresholds(answer),
         _unknown(answer),
     ]
 
@@ -80,7 +77,7 @@ def _errors(shapes: Mapping[str, Any]) -> Markup:
     """Return a histogram of the residuals."""
     if "errors" not in shapes:
         return Markup("")
-    return histogram(
+    return _histogram(
         shapes["errors"], "Residuals: the true number less the predicted one", "residual", {"rows": "a"}
     )
 
@@ -103,7 +100,7 @@ def _predicted_against_true(shapes: Mapping[str, Any]) -> Markup:
     ends = min(x[0], y[0]), max(x[-1], y[-1])
     plot.line("", ends, ends, "faint")
     plot.values(("predicted", "true", "rows"), rows)
-    return card("True against predicted", plot.draw())
+    return plot.card(heading="True against predicted")
 
 
 def _confusion_matrix(confusion: Confusion) -> Markup:
@@ -180,3 +177,119 @@ def _class_table(classes: Sequence[Mapping[str, Any]]) -> Markup:
 
 def _shown(value: float) -> Markup:
     return tag("span", f"{value:,}" if isinstance(value, int) else f"{value:.4f}", title=repr(value))
+
+
+def _scores(shapes: Mapping[str, Any], labels: Sequence[str], threshold: float = 0.0) -> Markup:
+    """Return histograms of scores for each of ``labels``, the classes or whatever else the series are.
+    threshold: above which rows are predicted as the second class."""
+    if "scores" not in shapes:
+        return Markup("")
+    said = "Distribution of the scores" + (
+        f": above {threshold:.6g} speaks for {labels[1]}" if len(labels) == 2 else ""
+    )
+    of_each = dict(zip(labels, ("b", "a") if len(labels) == 2 else ("a",), strict=True))
+    return _histogram(shapes["scores"], said, "score", of_each)
+
+
+def _leads(shapes: Mapping[str, Any]) -> Markup:
+    """Return a histogram of how much the predicted class leads."""
+    if "leads" not in shapes:
+        return Markup("")
+    said = "By how much the score of the predicted class leads that of the next"
+    return _histogram(shapes["leads"], said, "lead", {"rightly predicted": "a", "wrongly predicted": "b"})
+
+
+def _histogram(histogram: Mapping[str, Any], said: str, label: str, names: Mapping[str, str]) -> Markup:
+    """Return a card with a histogram, see ``llsvm.scoring.shapes``. names: of each series, with their kinds."""
+    edges, counts = histogram["edges"][0], histogram["counts"]
+    top = max(max(each) for each in counts)
+    plot = Plot(said, axis_of(label, edges), axis_of("rows", (top,), zero=True))
+    for (name, kind), heights in zip(names.items(), counts, strict=True):
+        plot.bars(name, edges, heights, kind)
+    head = (f"{label} from", "to", *(f"rows, {name}" for name in names))
+    bins = zip(edges, edges[1:], *counts, strict=False)
+    plot.values(head, [(f"{low:.6g}", f"{high:.6g}", *rows) for low, high, *rows in bins])
+    return plot.card()
+
+
+def _curves(answer: Mapping[str, Any]) -> list[Markup]:
+    """Return cards with the curves of two classes; none of several."""
+    curve = answer.get("shapes", {}).get("curve")
+    return [] if curve is None else [_roc(curve, answer), _precision_recall(curve, answer)]
+
+
+def _roc(curve: Mapping[str, Any], answer: Mapping[str, Any]) -> Markup:
+    """Return a card with true against false positives."""
+    false = [0.0, *(each / curve["others"] for each in curve["false_positives"])]
+    true = [0.0, *(each / curve["positives"] for each in curve["true_positives"])]
+    plot = Plot("ROC curve", _share("false positive rate"), _share("true positive rate"))
+    plot.line("", (0, 1), (0, 1), "faint")
+    plot.line("true positive rate", false, true, "a")
+    plot.values(
+        ("score from", "false positive rate", "true positive rate"), _rows(curve, false[1:], true[1:])
+    )
+    return plot.card(tag("p", "Area under it: ", figure("roc_auc", answer["roc_auc"])))
+
+
+def _precision_recall(curve: Mapping[str, Any], answer: Mapping[str, Any]) -> Markup:
+    """Return a card with precision against recall."""
+    points = list(zip(curve["true_positives"], curve["false_positives"], strict=True))
+    recall = [true / curve["positives"] for true, _ in points]
+    precision = [true / (true + false) for true, false in points]
+    plot = Plot("Precision against recall", _share("recall"), _share("precision"))
+    plot.line("precision", recall, precision, "a")
+    plot.values(("score from", "recall", "precision"), _rows(curve, recall, precision))
+    return plot.card(
+        tag("p", "Average precision: ", figure("average_precision", answer["average_precision"]))
+    )
+
+
+def _thresholds(answer: Mapping[str, Any]) -> Markup:
+    """Return a table of thresholds from which the second class is predicted: by recall, and where F1 is largest."""
+    table_rows = answer.get("thresholds")
+    if not table_rows:
+        return Markup("")
+    names = ("predicted_positive", "precision", "recall", "f1", "false_positive_rate")
+    best = max(table_rows, key=lambda each: each["f1"])
+    rows = [
+        (
+            f"{each['threshold']:.6g}{' (largest f1)' if each is best else ''}",
+            *(f"{each[name]:.4f}" for name in names),
+        )
+        for each in table_rows
+    ]
+    head = ("score from", *(name.replace("_", " ") for name in names))
+    said = f"What it comes to, to predict {answer['confusion']['labels'][1]} from a score on"
+    return card("Thresholds", table(head, rows, said), wide=True)
+
+
+def _reliability(answer: Mapping[str, Any]) -> Markup:
+    """Return how often what a probability is given to comes true."""
+    if "reliability" not in answer:
+        return Markup("")
+    bins, labels = answer["reliability"], answer["confusion"]["labels"]
+    what = f"of {labels[1]}" if len(labels) == 2 else "of the most probable class"
+    plot = Plot("Reliability of probabilities", _share(f"probability {what}"), _share("share that came true"))
+    plot.line("as told", (0, 1), (0, 1), "faint")
+    plot.line("these rows", [each["probability"] for each in bins], [each["share"] for each in bins], "a")
+    rows = [
+        (f"{b['below']:.1f}", f"{b['rows']:,}", f"{b['probability']:.4f}", f"{b['share']:.4f}") for b in bins
+    ]
+    plot.values(("probability below", "rows", "mean probability", "share"), rows)
+    losses = tag(
+        "p",
+        *("Log loss ", figure("log_loss", answer["log_loss"])),
+        *(", Brier score ", figure("brier_score", answer["brier_score"])),
+    )
+    return plot.card(losses)
+
+
+def _share(label: str) -> Axis:
+    return Axis(label, 0.0, 1.0)
+
+
+def _rows(curve: Mapping[str, Any], *columns: Sequence[float]) -> list[tuple[str, ...]]:
+    thresholds = (f"{each:.6g}" for each in curve["threshold"])
+    return [
+        (first, *(f"{each:.4f}" for each in rest)) for first, *rest in zip(thresholds, *columns, strict=True)
+    ]

@@ -1,4 +1,4 @@
-"""Overview of the subject of a page: what the model is, what it was trained on, and what is proven of it."""
+"""Subject of a page: what the model is, what it was trained on, what is proven of it, and its strongest weights."""
 
 from __future__ import annotations
 
@@ -9,9 +9,19 @@ from typing import Any
 from llsvm.files.fingerprint import TRAINED_ON
 from llsvm.memory.sizes import format_size
 from llsvm.models.header import TEXT, WHY_HASHED
-from llsvm.models.markup import Markup, card, facts, figure, folded, section, tag
+from llsvm.models.markup import Markup, card, facts, figure, folded, join, section, tag
 from llsvm.models.model import Model
-from llsvm.models.words import changed_settings, described, listed, proven, setting_text
+from llsvm.models.words import (
+    CONTRIBUTION,
+    WEIGHT,
+    changed_settings,
+    described,
+    listed,
+    of_each_problem,
+    proven,
+    ranked_by,
+    setting_text,
+)
 
 _FIRST = (
     "accuracy",
@@ -23,6 +33,14 @@ _FIRST = (
     "root_mean_squared_error",
     "outlier_share",
 )
+_OPEN_PROBLEMS = 6  # shown at once
+_MAX_PROBLEMS = 200
+_OF_FEW, _OF_MANY = 20, 10  # weights of each
+_RANKED = {
+    CONTRIBUTION: "By contribution: the weight times the spread (standard deviation) of the feature over the rows "
+    "trained on, which is what a usual difference in it does to the score.",
+    WEIGHT: "By weight: the model does not know how much the features' values spread.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +144,60 @@ def _settings(subject: Subject) -> Markup:
             facts((name, setting_text(value)) for name, value in others.items()),
         ),
     )
+
+
+def weights(subject: Subject) -> Markup:
+    """Return the section of the weights; nothing where they are not those of columns."""
+    model = subject.model
+    few = model.n_problems <= _OPEN_PROBLEMS
+    problems = of_each_problem(model, _OF_FEW if few else _OF_MANY, _MAX_PROBLEMS)
+    if not problems:
+        return Markup("")
+    two = len(model.classes_) == 2
+    cards = [card("How they are ranked", tag("p", _RANKED[ranked_by(model)]), wide=True)]
+    for each in problems[:_OPEN_PROBLEMS]:
+        against = f", − for {model.labels[0]}" if two and not model.is_regression else ""
+        cards.append(card(f"+ for {each['class']}{against}", _bars(each["features"])))
+    if len(problems) > _OPEN_PROBLEMS:
+        more = join(
+            folded(f"+ for {each['class']}", _bars(each["features"])) for each in problems[_OPEN_PROBLEMS:]
+        )
+        rest = (
+            f"Of {model.n_problems:,}, the first {len(problems)}." if model.n_problems > len(problems) else ""
+        )
+        cards.append(card("The other classes", tag("div", more, class_="folds"), tag("p", rest), wide=True))
+    return section("Strongest weights", *cards)
+
+
+def _bars(features: list[dict[str, Any]]) -> Markup:
+    if not features:
+        return tag("p", "All weights are zero.")
+    numbers = [name for name in (WEIGHT, CONTRIBUTION) if name in features[0]]
+    by = numbers[-1]
+    largest = max(abs(each[by]) for each in features)
+    rows = [
+        tag(
+            "tr",
+            tag("th", each["feature"], scope="row", class_="text"),
+            *(tag("td", f"{each[name]:+,.4g}", class_="number", title=repr(each[name])) for name in numbers),
+            tag("td", _bar(each[by], largest), class_="bar"),
+        )
+        for each in features
+    ]
+    head = tag(
+        "tr",
+        tag("th", "feature", scope="col", class_="text"),
+        *(tag("th", name, scope="col", class_="number") for name in numbers),
+        tag("td"),
+    )
+    return tag(
+        "table",
+        tag("thead", head),
+        tag("tbody", *rows),
+        class_="weights both" if len(numbers) > 1 else "weights",
+    )
+
+
+def _bar(weight: float, largest: float) -> Markup:
+    kind = "plus" if weight > 0 else "minus"
+    return tag("span", style=f"width:{100 * abs(weight) / largest:.1f}%", class_=kind)

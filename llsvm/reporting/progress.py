@@ -8,9 +8,8 @@ from typing import Any
 
 from llsvm.memory.sizes import format_size
 from llsvm.models.markup import Markup, card, section, table, tag
-from llsvm.reporting.axis import Axis, axis_of, log_axis
 from llsvm.reporting.overview import Subject
-from llsvm.reporting.plot import Plot
+from llsvm.reporting.plot import Plot, axis_of, log_axis
 
 _MAX_POINTS = 300
 _FAR = 2.0  # times the last primal, beyond which early objectives are cut off
@@ -64,17 +63,14 @@ def _objectives(history: Sequence[Row], name: str) -> Markup:
     plot = Plot(said, axis_of(label, x, words, zero=True), axis_of("objective", near))
     plot.line("primal", x, primal, "a")
     plot.line("dual", x, dual, "b")
-    plot.values((label, "primal", "dual"), _rows(_words(words), x, primal, dual))
-    return card(said, plot.draw())
-
-
-def _words(words: Callable[[float], str] | None) -> Callable[[float], str]:
-    return words or (lambda value: f"{value:,.10g}")
+    plot.values((label, "primal", "dual"), _rows(words, x, primal, dual))
+    return plot.card()
 
 
 def _rows(
-    words: Callable[[float], str], x: Sequence[float], *columns: Sequence[float]
+    words: Callable[[float], str] | None, x: Sequence[float], *columns: Sequence[float]
 ) -> list[tuple[str, ...]]:
+    words = words or "{:,.10g}".format
     return [(words(row[0]), *(f"{each:.10g}" for each in row[1:])) for row in zip(x, *columns, strict=True)]
 
 
@@ -85,14 +81,13 @@ def _gaps(history: Sequence[Row], tol: Any) -> Markup:
         return Markup("")
     tolerances = [tol] if isinstance(tol, float) and tol > 0 else []
     x_axis = axis_of("full passes", x, zero=True)
-    plot = Plot(
-        "Relative gap by full passes", x_axis, log_axis("relative gap", [*(b for _, b in above), *tolerances])
-    )
+    y_axis = log_axis("relative gap", [*(b for _, b in above), *tolerances])
+    plot = Plot("Relative gap by full passes", x_axis, y_axis)
     for each in tolerances:
         plot.line("asked for", (x_axis.low, x_axis.high), (each, each), "c")
     plot.line("relative gap", [a for a, _ in above], [b for _, b in above], "a")
-    plot.values(("full passes", "relative gap"), _rows(_words(None), x, gaps))
-    return card("Relative gap by full passes", plot.draw())
+    plot.values(("full passes", "relative gap"), _rows(None, x, gaps))
+    return plot.card()
 
 
 def _memory(history: Sequence[Row], limit: Any) -> Markup:
@@ -100,7 +95,8 @@ def _memory(history: Sequence[Row], limit: Any) -> Markup:
     if not x:
         return Markup("")
     limits = [limit] if isinstance(limit, int) else []
-    x_axis, y_axis = axis_of("seconds", x, zero=True), _bytes_axis([*used, *peak, *limits])
+    x_axis = axis_of("seconds", x, zero=True)
+    y_axis = axis_of("resident set", [*used, *peak, *limits], format_size, zero=True)
     plot = Plot("Memory of the process by seconds", x_axis, y_axis)
     for each in limits:
         plot.line("limit", (x_axis.low, x_axis.high), (each, each), "c")
@@ -109,11 +105,7 @@ def _memory(history: Sequence[Row], limit: Any) -> Markup:
     rows = [(f"{s:,.3f}", format_size(p), format_size(u)) for s, p, u in zip(x, peak, used, strict=True)]
     plot.values(("seconds", "peak so far", "at the end of a pass"), rows)
     said = f"The limit was {format_size(limit)}, the peak {format_size(max(peak))}." if limits else ""
-    return card("Memory against the limit", plot.draw(), tag("p", said))
-
-
-def _bytes_axis(values: Sequence[float]) -> Axis:
-    return axis_of("resident set", values, format_size, zero=True)
+    return plot.card(tag("p", said), heading="Memory against the limit")
 
 
 def _active_rows(history: Sequence[Row], n_rows: int) -> Markup:
@@ -123,8 +115,8 @@ def _active_rows(history: Sequence[Row], n_rows: int) -> Markup:
     said = f"Active rows by full passes, of {n_rows:,}"
     plot = Plot(said, axis_of("full passes", x, zero=True), axis_of("active rows", active, zero=True))
     plot.line("free or violating", x, active, "a")
-    plot.values(("full passes", "active rows"), _rows(_words(None), x, active))
-    return card(said, plot.draw())
+    plot.values(("full passes", "active rows"), _rows(None, x, active))
+    return plot.card()
 
 
 def _time(log: Mapping[str, Any]) -> Markup:
@@ -133,36 +125,18 @@ def _time(log: Mapping[str, Any]) -> Markup:
         return Markup("")
     parts = {_SPENT[kind]: spent[kind] for kind in _SPENT if kind in spent}
     parts["the rest"] = max(0.0, seconds - sum(parts.values()))
-    bars = tag(
-        "div",
-        *(
-            tag(
-                "span",
-                style=f"width:{100 * each / seconds:.2f}%",
-                class_=f"p{i}",
-                title=f"{name}: {each:,.2f} s",
-            )
-            for i, (name, each) in enumerate(parts.items())
-        ),
-        class_="parts",
-        role="img",
-        aria_label="Where the time went; the table has the figures",
-    )
-    rows = [
-        (_keyed(i, name), f"{each:,.2f}", f"{each / seconds:.1%}")
-        for i, (name, each) in enumerate(parts.items())
-    ]
+    bars, rows = [], []
+    for i, (name, part) in enumerate(parts.items()):
+        width, tooltip = f"width:{100 * part / seconds:.2f}%", f"{name}: {part:,.2f} s"
+        bars.append(tag("span", style=width, class_=f"p{i}", title=tooltip))
+        keyed = tag("span", tag("span", class_=f"key p{i}"), name)  # with its color in the bar
+        rows.append((keyed, f"{part:,.2f}", f"{part / seconds:.1%}"))
+    label = "Where the time went; the table has the figures"
     read = [("read from the data", format_size(log["bytes_read"]))] if "bytes_read" in log else []
     read += [("spilled to disk", format_size(log["bytes_spilled"]))] if log.get("bytes_spilled") else []
-    counts = tag("p", "; ".join(f"{name}: {value}" for name, value in read))
     return card(
         "Where the time went",
-        bars,
+        tag("div", *bars, class_="parts", role="img", aria_label=label),
         table(("what", "seconds", "share"), rows, "Seconds by what they went into"),
-        counts,
+        tag("p", "; ".join(f"{name}: {value}" for name, value in read)),
     )
-
-
-def _keyed(i: int, name: str) -> Markup:
-    """Return a name with the colour that it has in the bar."""
-    return tag("span", tag("span", class_=f"key p{i}"), name)

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.data.source import BlockSource
 from llsvm.errors import ModelError
-from llsvm.models.center import CENTER, intercept_of
 from llsvm.models.header import MEAN
 from llsvm.models.model import Model
 from llsvm.models.record import label_text
 from llsvm.models.sparse import Weights, of_columns
-from llsvm.models.tables import namer
+from llsvm.models.tables import CENTER, intercept_of, namer
 from llsvm.scoring.room import max_block_bytes, row_bytes
 from llsvm.scoring.scores import column_base, score_blocks
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.errors import ModelError
 from llsvm.features.labels import is_text, positions, quoted
-from llsvm.models.calibration import THRESHOLD
+from llsvm.models.decisions import THRESHOLD
 from llsvm.models.model import Model
 from llsvm.models.record import label_text
 from llsvm.models.tables import known_labels

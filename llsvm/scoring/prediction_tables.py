@@ -26,9 +26,9 @@ from llsvm.features.labels import is_text
 from llsvm.features.plain_types import decoded, writable
 from llsvm.features.spelling import DECIMALS
 from llsvm.features.value_texts import as_text, has_text, in_full
-from llsvm.files.inputs import COMPRESSED_SUFFIXES
+from llsvm.files.decoding import COMPRESSED_SUFFIXES
 from llsvm.files.writing import replacing
-from llsvm.models.calibration import THRESHOLD
+from llsvm.models.decisions import THRESHOLD
 from llsvm.models.model import Model
 from llsvm.models.record import label_text
 from llsvm.scoring.room import max_block_bytes, row_bytes

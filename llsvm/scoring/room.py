@@ -12,8 +12,7 @@ from llsvm.memory.budget import LIBRARY, MemoryBudget
 from llsvm.memory.process import MEASURED_BYTES, RUNTIME_BYTES, resident_bytes
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.header import MEAN, SPREAD
-from llsvm.models.model import Model
-from llsvm.models.unread import UnreadModel, model_bytes
+from llsvm.models.model import Model, UnreadModel, model_bytes
 
 DEFAULT_MEMORY = "50%"
 _LARGEST_BLOCK_BYTES = 8 << 20

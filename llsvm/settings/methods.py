@@ -78,7 +78,7 @@ METHODS = {
     )
 }
 SMOOTHING = ("mu", "homotopy")  # options of how losses are smoothed
-TRIAL = ("llsvm", "smsvm")  # between these, where both do it, "auto" decides as it goes: llsvm.solvers.choose
+TRIAL = ("llsvm", "smsvm")  # between these, where both do it, "auto" decides as it goes: llsvm.solvers.auto
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
     penalties take the place of ½‖w‖²: ‖w‖₁ ("l1"), (1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁ ("elasticnet").
     lambda1, lambda2 are, instead of C, the factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁; "l2" takes lambda2,
     "l1" lambda1, "elasticnet" both (not l1_ratio). The joint problems' objective: see
-    solvers/sequential_dual/shares.py; that of one_class: objective/one_class.py. class_weight "balanced" is
+    solvers/sequential_dual/problem.py; that of one_class: objective/one_class.py. class_weight "balanced" is
     n / (k · n_c), as scikit-learn has it, of sums of sample weights. Of three or more classes, each against the
     rest, a class weight is that of the positive rows of its class's problem; other rows have 1.
     The model takes raw data, whatever ``scale`` was.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from llsvm.features.scaling import UNSCALED_ABOVE
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import NO_ROOM, ROUNDED, SETTLED, STALLED, in_passes
+from llsvm.solvers.base import NO_ROOM, ROUNDED, SETTLED, STALLED, in_passes
 from llsvm.solvers.stopping import WINDOW
 
 # Passes that a run must have made to be called slow, and that tell how fast its gap falls. With fewer, runs that

@@ -3,35 +3,36 @@
 Named arrays and numbers, nothing else: no object of a solver, no place in a file. It carries a checkpoint, a warm
 start, the change from one solver to another, and whatever else continues a run. Weights can be summed anew from
 dual variables, but not to the last bit, so both are in it.
+
+What a method knows from pass to pass is a dataclass of arrays and numbers, of which each step makes the next:
+``saved_values`` and ``restored`` make it a part of a state, and the reverse.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import UsageError
-from llsvm.objective.costs import are_of_positive_rows
+from llsvm.objective.problems import are_of_positive_rows
 from llsvm.settings.settings import Settings
 
 # Of rows (n,) by number: (n, width) α_i / C_i, floating; of rows that a problem leaves out they count nothing
 Shares = Callable[[NDArray[np.int64]], NDArray[np.floating]]
 Number = int | float | str | bool | None
 Value = Number | list["Value"] | dict[str, "Value"]  # what JSON can hold; generators' states are such
-
 # Rows' values are copied in pieces of so many bytes, and sums in pieces of so many numbers: fewer take more calls,
 # and more take more memory.
 _COPY_BYTES = 1 << 16
 # Runs, one after the other, that begin at sums as the run before kept them; then sums are made of the rows again,
 # which takes a pass. With more runs, rounding piles up in the sums; with fewer, there are more such passes.
 MOST_RUNS = 30
-
 # What of the settings makes another problem, beside C and the class weights.
 _OBJECTIVE = (
     "multiclass",
@@ -55,6 +56,7 @@ _OBJECTIVE = (
     "components",
     "step",
 )
+D = TypeVar("D")
 
 
 class RowValues(Protocol):
@@ -122,7 +124,7 @@ class RowShares:
     certificate's dual belongs to.
 
     values: (n_rows, width) in the order of the method's own, see llsvm.objective.problems and, of the joint
-    multi-class problems, llsvm.solvers.sequential_dual.shares. sums: of them, where the method can begin at such.
+    multi-class problems, llsvm.solvers.sequential_dual.problem. sums: of them, where the method can begin at such.
     largest_cost: costs above it were taken for it; infinite: none were.
     """
 
@@ -214,21 +216,21 @@ class SolverState:
                 saved_shape = self.rows[name].n_rows, self.rows[name].width
             require_shape(name, saved_shape, shape)
 
-    def require_type(self, name: str, dtype: np.dtype[Any]) -> None:
-        """Raise UsageError unless the named ``rows`` are of that type."""
-        saved_type = self.rows[name].dtype
+    def require_share_type(self, dtype: np.dtype[Any]) -> None:
+        """Raise UsageError unless the stored shares are of that type."""
+        saved_type = self.rows["share"].dtype
         if saved_type != dtype:
             raise UsageError(
-                f"this state has {name} as {saved_type}, not as {dtype}: it is of another memory limit or "
+                f"this state has share as {saved_type}, not as {dtype}: it is of another memory limit or "
                 "tolerance; go on with the same, or begin anew"
             )
 
 
-def require_shape(name: str, found: tuple[int, ...] | None, shape: tuple[int, ...]) -> None:
-    """Raise UsageError unless what a state has under that name is of this shape. found: None where it has none."""
-    if found != shape:
+def require_shape(name: str, actual: tuple[int, ...] | None, shape: tuple[int, ...]) -> None:
+    """Raise UsageError unless what a state has under that name is of this shape. actual: None where it has none."""
+    if actual != shape:
         raise UsageError(
-            f"this state has {name} of shape {found}, not {shape}: it is of other data, or of another memory "
+            f"this state has {name} of shape {actual}, not {shape}: it is of other data, or of another memory "
             "limit; go on with the same, or begin anew"
         )
 
@@ -264,3 +266,49 @@ def copy_rows(values: RowValues, target: SettableRowValues) -> None:
 def _shown(value: Value) -> str:
     text = str(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def saved_values(name: str, values: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Value]]:
+    """Return the arrays and the numbers of a dataclass, and of those within it, by their names in a state, which
+    begin with ``name``; arrays are not copied."""
+    arrays: dict[str, NDArray[Any]] = {}
+    numbers: dict[str, Value] = {}
+    for value_field in fields(values):
+        key, value = f"{name} {value_field.name}", getattr(values, value_field.name)
+        if isinstance(value, np.ndarray):
+            arrays[key] = value
+        elif is_dataclass(value):
+            within = saved_values(key, value)
+            arrays, numbers = arrays | within[0], numbers | within[1]
+        else:
+            numbers[key] = value
+    return arrays, numbers
+
+
+def restored(name: str, state: SolverState, values: D) -> D:
+    """Return ``values`` with all that ``saved_values`` gave a state, copied: numbers of the types, arrays of the
+    shapes and types that they have in it. Raises UsageError where the state has no such."""
+    saved: dict[str, Any] = {}
+    for value_field in fields(values):  # type: ignore[arg-type]
+        key, value = f"{name} {value_field.name}", getattr(values, value_field.name)
+        number = state.numbers.get(key)
+        if isinstance(value, np.ndarray):
+            state.require_shapes({key: value.shape})
+            saved[value_field.name] = np.array(state.arrays[key], value.dtype)
+        elif is_dataclass(value):
+            saved[value_field.name] = restored(key, state, value)
+        elif type(number) is type(value):  # a bool is no int here
+            saved[value_field.name] = number
+        elif type(value) is float and type(number) is int:
+            saved[value_field.name] = float(number)
+        else:
+            raise UsageError(
+                f"the saved state does not belong to this run: {key!r} is {number!r}; continue with the data and "
+                "options it was saved with"
+            )
+    return replace(values, **saved)  # type: ignore[type-var]
+
+
+def problem_name(j: int) -> str:
+    """Return what the arrays and numbers of a problem begin with."""
+    return f"problem {j}"

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from llsvm.objective.certificate import Certificate, relative_gap
 from llsvm.process.trace import trace
-from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.report import ROUNDED, STALLED
+from llsvm.solvers.base import ROUNDED, STALLED
+from llsvm.solvers.optim.line_search import ROUNDING
 
 # Passes over which progress is measured: a single pass gains now little, now much. A shorter window ends runs that
 # would converge, a longer one makes hopeless runs longer. Advice measures how fast a gap falls over no more passes
@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
 
     converged: every problem is within the tolerance.
     open: numbers of the problems that are not.
-    cause: why further passes would not help, one of those in report.py; "" if they would.
+    cause: why further passes would not help, one of those in base.py; "" if they would.
     is_last: the run is out of passes.
     """
 

@@ -17,9 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from llsvm.spill.packing import PageChecksum
-from llsvm.spill.raw_file import write_pieces_at
 from llsvm.spill.store import Arrays, Layout, PageInfo, PageStore, Segment
-from llsvm.spill.workspace import Workspace
+from llsvm.spill.workspace import Workspace, write_pieces_at
 
 _SMALL_BYTES = 2048  # of a piece that is copied, to be written with what comes before and after it
 
@@ -116,7 +115,7 @@ def _record_batch(layout: Layout, arrays: Arrays) -> pa.RecordBatch:
 
 
 class _Sink:
-    """The file that Arrow writes to: it keeps what it is given, arrays as they are, until the store takes it.
+    """File that Arrow writes to: it keeps what it is given, arrays as they are, until the store takes it.
 
     So no copy of a page is ever made, and errors of the disk do not pass through Arrow. What lies between two
     arrays comes in many pieces of some bytes, which become one.

@@ -14,11 +14,10 @@ import numpy as np
 from h5py import h5d, h5p, h5s, h5t
 from numpy.typing import NDArray
 
-from llsvm.files.hdf5_output import HDF5Output
+from llsvm.files.file_objects import HDF5Output
 from llsvm.spill.packing import PageChecksum
-from llsvm.spill.raw_file import write_at, write_failed
 from llsvm.spill.store import Arrays, Layout, PageInfo, PageStore, Segment, aligned
-from llsvm.spill.workspace import Workspace
+from llsvm.spill.workspace import Workspace, write_at, write_failed
 
 _PAGE_OVERHEAD_BYTES = 4096  # of a page's group and datasets, roughly; the true size is known in the end
 

@@ -45,7 +45,7 @@ class Shape(NamedTuple):
 
 
 class Packer:
-    """Packs blocks; what does not pay for one is not tried for others that are no larger.
+    """Packer of blocks; what does not pay for one is not tried for others that are no larger.
 
     It packs into arrays that are used again for the next block: the system would take new ones back, and give them
     again, page by page."""
@@ -206,7 +206,7 @@ def unpack_into(into: Block, shape: Shape, arrays: Arrays) -> None:
 
 
 def _rows(shape: Shape, arrays: Arrays, out: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Row numbers, written to ``out`` without a temporary array."""
+    """Write row numbers to ``out``, and return it, without a temporary array."""
     if shape.first_row is None:
         out[:] = arrays["rows"]
     else:
@@ -301,7 +301,7 @@ class PageChecksum:
 
     def add(self, data: NDArray[np.uint8]) -> None:
         """Go on with ``data`` (n,), contiguous."""
-        from llsvm.kernels.pages import fletcher
+        from llsvm.kernels.checksum import fletcher
 
         data = data[:]
         data.setflags(write=False)  # some arrays are: the kernel is compiled for these, once
@@ -320,7 +320,7 @@ class PageChecksum:
 def chunk_checksums(data: NDArray[np.uint8], chunk_bytes: int) -> NDArray[np.uint64]:
     """Return (k, 2) Fletcher's two sums of every ``chunk_bytes`` of contiguous ``data`` (n,); the last may be
     shorter."""
-    from llsvm.kernels.pages import fletcher
+    from llsvm.kernels.checksum import fletcher
 
     data = data[:]
     data.setflags(write=False)

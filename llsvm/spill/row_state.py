@@ -1,4 +1,4 @@
-"""RowState: numbers that a solver keeps for every row (its dual variables), in memory or on disk."""
+"""Row state: numbers that a solver keeps for every row (its dual variables), in memory or on disk."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from llsvm.memory.budget import Reservation
 from llsvm.memory.plan import STATE_CHUNK_BYTES
 from llsvm.spill.packing import chunk_checksums, is_consecutive
-from llsvm.spill.raw_file import damaged, read_at, write_at, write_failed
-from llsvm.spill.workspace import Workspace
+from llsvm.spill.workspace import Workspace, damaged, read_at, write_at, write_failed
 
 _WINDOW_CHUNKS = 4  # held at once to get or set rows that are scattered, or begin or end within a chunk
 _MIN_RUN = 64  # rows on average; sorting out scattered ones costs less where runs are shorter

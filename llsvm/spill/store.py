@@ -1,4 +1,4 @@
-"""PageSink: what takes pages, each a Block, once. PageStore: a file of them, then read in any order by any thread.
+"""Page stores: files of pages, each a Block, written once by a PageWriter, then read in any order by any thread.
 
 A page is some named arrays (see ``packing``). A backend says how they lie in its file (``_write``) and how to find
 them again (``_arrays``); all else is here: checksums, the disk they take, the buffer they are read into.
@@ -31,12 +31,11 @@ from llsvm.spill.packing import (
     unpack,
     unpack_into,
 )
-from llsvm.spill.raw_file import damaged, read_at
-from llsvm.spill.workspace import Workspace
+from llsvm.spill.workspace import Workspace, damaged, read_at
 
 
 class Segment(NamedTuple):
-    """``nbytes`` bytes at ``offset`` of the file, read to ``position`` of the buffer (a multiple of 8)."""
+    """Place of ``nbytes`` bytes at ``offset`` of the file, read to ``position`` of the buffer (a multiple of 8)."""
 
     offset: int
     nbytes: int
@@ -92,7 +91,7 @@ class PageInfo:
 
 
 class Scratch:
-    """A buffer to read one page after the other into: it grows to the largest, then nothing is allocated."""
+    """Buffer to read one page after the other into: it grows to the largest, then nothing is allocated."""
 
     def __init__(self, nbytes: int = 0) -> None:
         self._bytes = np.empty(nbytes, np.uint8)
@@ -110,7 +109,7 @@ class Scratch:
 
 
 class PageSink(ABC):
-    """Takes pages, and remembers what they are like.
+    """Taker of pages, which remembers what they are like.
 
     pages: those taken. n_rows: in them. nbytes: on disk. scratch_bytes, buffer_bytes: of the page that needs most,
     see PageInfo. finished: no more are taken.
@@ -189,7 +188,7 @@ class PageStore(PageSink):
         )
 
     def read(self, i: int, scratch: Scratch | None = None) -> Block:
-        """Page ``i`` as it was appended (``indptr`` starts at 0), its bytes checked.
+        """Return page ``i`` as it was appended (``indptr`` starts at 0), its bytes checked.
 
         With ``scratch``, the arrays are views of it, valid until the next read into it; without, they are the
         caller's own. Threads may read at the same time, each with its own scratch.
@@ -280,5 +279,5 @@ class PageStore(PageSink):
 
 
 def aligned(nbytes: int) -> int:
-    """``nbytes`` rounded up to a multiple of 8, where an array of any of our types may begin."""
+    """Return ``nbytes`` rounded up to a multiple of 8, where an array of any of our types may begin."""
     return -(-nbytes // 8) * 8

@@ -4,6 +4,8 @@ The folder carries a locked file. Whoever comes later in the same parent folder 
 left behind: folders whose lock nobody holds. The lock file gets its content only after it is locked, so a
 folder that is just being made is never taken for an abandoned one, nor is a user's folder of a like name. Of one
 that was being made, or removed, when its process was killed, the name tells that (llsvm.files.writing).
+
+Spill files are read into the caller's arrays, never mapped: mapped pages count in the resident set.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import stat
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from itertools import count
@@ -29,10 +31,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from llsvm.errors import DiskError, UsageError
-from llsvm.files.writing import maker_is_dead, signed_name
+from llsvm.errors import DiskError, SpillError, UsageError
+from llsvm.files.file_objects import read_into
+from llsvm.files.writing import maker_is_dead, room_for, signed_name
 from llsvm.memory.sizes import format_size
-from llsvm.process import leftovers
+from llsvm.process.signals import cancel_cleanup, register_cleanup
 
 PREFIX = "llsvm-"
 LOCK_NAME = "lock"
@@ -126,8 +129,9 @@ class Workspace:
         os.rename(name, new_name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
     def map_array(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """Zeros in a file, mapped: memory of the process only where they are looked at (llsvm.files.growing). File
-        and claim are gone with the array, which may outlive the workspace. Raises DiskError."""
+        """Return zeros in a file, mapped: memory of the process only where they are looked at
+        (llsvm.files.growing). File and claim are gone with the array, which may outlive the workspace. Raises
+        DiskError."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         self.claim(nbytes)
         with self.create("array") as file:
@@ -174,8 +178,8 @@ class Workspace:
             self.peak_bytes = max(self.peak_bytes, self.used_bytes)
 
     def hold_elsewhere(self, nbytes: int, more_bytes: int) -> None:
-        """Files of the run that are not in this folder take ``nbytes`` of the disk limit, and are to take
-        ``more_bytes`` more. Raises DiskError where the limit forbids these."""
+        """Count files of the run that are not in this folder: they take ``nbytes`` of the disk limit, and are to
+        take ``more_bytes`` more. Raises DiskError where the limit forbids these."""
         with self._mutex:
             self.elsewhere_bytes, limit = nbytes, self.disk_limit_bytes
             if limit is not None and self.used_bytes + nbytes + more_bytes > limit:
@@ -187,7 +191,7 @@ class Workspace:
             self.elsewhere_bytes += more_bytes
 
     def _refusal(self, nbytes: int) -> str:
-        """Why there is no room for ``nbytes`` more, or ""."""
+        """Return why there is no room for ``nbytes`` more, or ""."""
         limit, free = self.disk_limit_bytes, self.free_bytes()
         needed = (
             f"{self.folder} holds {format_size(self.used_bytes)} and {format_size(nbytes)} more are needed"
@@ -212,8 +216,13 @@ class Workspace:
 
     def free_bytes(self) -> int:
         """Return the bytes that the file system still has for this user."""
-        state = os.statvfs(self.folder)
-        return state.f_bavail * state.f_frsize
+        return free_bytes(self.folder)
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the bytes that the file system of a folder still has for this user."""
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
 
 
 def _cannot_make(path: Path, error: OSError) -> DiskError:
@@ -233,12 +242,12 @@ class _Place:
     @classmethod
     def make(cls, parent: Path, name: str) -> _Place:
         above = os.open(parent, _FOLDER)
-        key = leftovers.expect(lambda: cls.open(above, name).remove())
+        key = register_cleanup(lambda: cls.open(above, name).remove())
         try:
             os.mkdir(name, 0o700, dir_fd=above)
             return cls(above, name, cls.open(above, name).folder, key)
         except BaseException:
-            leftovers.forget(key)
+            cancel_cleanup(key)
             os.close(above)
             raise
 
@@ -291,7 +300,7 @@ def _dispose(place: _Place, files: list[FileIO], owner_pid: int) -> None:
     place.remove()
     for lock in files[:1]:  # last: whoever gets the lock finds nothing to do
         lock.close()
-    leftovers.forget(place.key)
+    cancel_cleanup(place.key)
     os.close(place.folder)
     os.close(place.parent)
 
@@ -392,3 +401,49 @@ def is_memory_backed(path: str | Path, mounts: str | Path = "/proc/mounts") -> b
         if target.is_relative_to(point) and len(point.parts) >= len(deepest.parts):
             deepest, kind = point, this_kind
     return kind in ("tmpfs", "ramfs")
+
+
+def write_at(file: FileIO, data: NDArray[np.uint8], offset: int) -> None:
+    """Write all bytes of ``data`` at ``offset``. Raises DiskError (disk full, quota, file size limit)."""
+    done = 0
+    try:
+        while done < len(data):  # one call writes 2 GB at most, and less on a full disk
+            done += os.pwrite(file.fileno(), data[done:].data, offset + done)
+    except OSError as error:
+        raise write_failed(file, error) from error
+
+
+def write_pieces_at(file: FileIO, pieces: Sequence[NDArray[np.uint8]], offset: int) -> None:
+    """Write all bytes of the pieces, one after the other, from ``offset`` on. Raises DiskError, as ``write_at``."""
+    try:
+        done = os.pwritev(file.fileno(), [piece.data for piece in pieces], offset)
+    except OSError as error:
+        raise write_failed(file, error) from error
+    for piece in pieces:  # what one call has left: see ``write_at``
+        if done < len(piece):
+            write_at(file, piece[max(done, 0) :], offset + max(done, 0))
+        done, offset = done - len(piece), offset + len(piece)
+
+
+def write_failed(file: FileIO, error: OSError) -> DiskError:
+    return DiskError(
+        f"{os.fsdecode(file.name)}: cannot write to the spill file: {error.strerror or error}; "
+        + room_for(error, " there, or pass --spill-dir with a folder on another disk")
+    )
+
+
+def read_at(file: FileIO, out: NDArray[np.uint8], offset: int, what: str) -> None:
+    """Fill ``out`` from ``offset`` on. Raises SpillError, calling it ``what``, if the file has less."""
+    try:
+        done = read_into(file.fileno(), out.data, offset)
+    except OSError as error:
+        raise damaged(file, what, f"cannot be read: {error.strerror or error}") from error
+    if done < len(out):
+        raise damaged(file, what, f"{len(out):,} bytes expected, {done:,} found (the file is truncated)")
+
+
+def damaged(file: FileIO, what: str, how: str) -> SpillError:
+    return SpillError(
+        f"{os.fsdecode(file.name)}: {what}: {how}; the disk may be failing: "
+        "run again with --spill-dir on another one"
+    )

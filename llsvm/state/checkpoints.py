@@ -1,4 +1,4 @@
-"""Checkpoints of a run, for the next one to go on from (see earlier_runs).
+"""Checkpoints of a run, for the next one to go on from (see runs).
 
 At the end of each pass, where the solver can say what its state is, that is written to a file of its own (a draft):
 it costs little, since nothing waits for the disk; where it would cost more than ``DRAFTS_SHARE`` of the time,
@@ -22,16 +22,21 @@ from llsvm.errors import DiskError, LLSVMWarning, UsageError
 from llsvm.memory.sizes import format_size
 from llsvm.models.model import Model
 from llsvm.process.trace import trace
-from llsvm.solvers.base import Solver
-from llsvm.solvers.report import Report, in_passes
+from llsvm.solvers.base import Report, Solver, in_passes
 from llsvm.solvers.state import DualPoint, RowShares, SolverState
-from llsvm.spill.workspace import RESERVE_BYTES
 from llsvm.state.container import PIECE_BYTES, ContainerWriter
-from llsvm.state.earlier_runs import Beginning, EarlierRuns, beginning
-from llsvm.state.folder import NEXT, PART, STATE, StateFolder
-from llsvm.state.record import Record
+from llsvm.state.folder import (
+    NEXT,
+    PART,
+    STATE,
+    ResultWriter,
+    StateFolder,
+    rows_bytes,
+    state_bytes,
+    write_state,
+)
 from llsvm.state.row_cache import RowCache
-from llsvm.state.serialization import ResultWriter, rows_bytes, state_bytes, write_state
+from llsvm.state.runs import Beginning, EarlierRuns, Record, beginning
 from llsvm.stream.stream import Stream
 
 EVERY_SECONDS = 300.0
@@ -156,7 +161,7 @@ class Checkpoints:
                 self._sync()
                 if model is not None:
                     self._result = self._result or ResultWriter(self.folder)
-                    self._result.end(model, record(), cause)
+                    self._result.end(model, asdict(record()), cause)
                     if self.copies is not None:
                         self.copies.remove_unused()
             except (DiskError, UsageError) as error:
@@ -193,14 +198,9 @@ class Checkpoints:
     def _require_disk(self, nbytes: int, stream: Stream, limited: bool) -> None:
         """Raise DiskError where there is no room for so many bytes more. limited: count the folder's files among
         the spill files, for the limit of the disk."""
-        free = self.folder.free_bytes()
         if limited:
             stream.open_workspace().hold_elsewhere(self.folder.held_bytes, nbytes)
-        if nbytes + RESERVE_BYTES > free:
-            raise DiskError(
-                f"{self.folder.path}: the state takes {format_size(nbytes)}, and {format_size(free)} are free "
-                f"there ({format_size(RESERVE_BYTES)} are left to others)"
-            )
+        self.folder.require_free(nbytes, f"the state takes {format_size(nbytes)}, and ")
 
     def _warn(self, error: Exception) -> None:
         with suppress(OSError):

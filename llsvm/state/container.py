@@ -17,7 +17,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from io import FileIO
@@ -30,15 +30,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.errors import DataError
+from llsvm.files.file_objects import read_into
 from llsvm.files.json_checks import Test, check, is_text, is_whole, list_of
 from llsvm.files.writing import naming
 
 VERSION = 11
 PIECE_BYTES = 1 << 20  # written and read at once
+_FIRST_LINE = b"llsvm state, version %d\n" % VERSION
 _HEAD = re.compile(rb"llsvm state, version (\d{1,9})\n")
 _FOOT = struct.Struct("<QQ16s8s")
 _END = b"complete"
 _HEAD_BYTES = 64  # that hold the first line, whatever its number
+RESULT = "result"  # the file of it in a state's folder
+# Parts of a result: (n_rows, width) α_i / C_i, see llsvm.solvers.state.RowShares; their weights, see ShareSums
+# there, the rest of which is an entry of the result by the same name; shift, scale and fill of the columns, where
+# these are scaled.
+SHARES, SUMS, SCALES = "shares", "sums", "scales"
+# Entries of a result: smoothing, where the dual is of the model's weights, see llsvm.solvers.state.AtWeights; and
+# RowShares.largest_cost.
+AT_WEIGHTS, LARGEST_COST = "at weights", "largest cost"
 # A state may come from anywhere.
 _MANIFEST: dict[str, Test] = {"about": lambda value: type(value) is dict, "parts": list_of(lambda _: True)}
 _PART: dict[str, Test] = {
@@ -52,8 +62,9 @@ _PART: dict[str, Test] = {
 
 @dataclass(frozen=True, slots=True)
 class ArrayPart:
-    """Array in a container. dtype, shape: of the array. offset, nbytes: its place in the file. checksum: of its
-    bytes."""
+    """Array in a container.
+
+    dtype, shape: of the array. offset, nbytes: its place in the file. checksum: of its bytes."""
 
     name: str
     dtype: str
@@ -76,7 +87,7 @@ class ContainerWriter:
         with naming(path):
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file = FileIO(os.open(path, flags, 0o666), "r+")
-        self._write(b"llsvm state, version %d\n" % VERSION)
+        self._write(_FIRST_LINE)
 
     def add(
         self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], pieces: Iterable[NDArray[Any]]
@@ -123,18 +134,16 @@ class Container:
         """Open a file; return None where there is none. Raises DataError: it is no state, of another version,
         damaged. whole: every part is compared with its checksum now; else see ``checked``."""
         try:
-            file = FileIO(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "r")
+            with ExitStack() as opened:
+                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                file = opened.enter_context(FileIO(os.open(path, flags), "r"))
+                container = cls(path, file, *_checked(path, file, whole))
+                opened.pop_all()
+                return container
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _unreadable(path, error) from error
-        try:
-            return cls(path, file, *_checked(path, file, whole))
-        except BaseException as error:
-            file.close()
-            if isinstance(error, OSError):
-                raise _unreadable(path, error) from error
-            raise
+            raise unreadable(path, error) from error
 
     def __enter__(self) -> Container:
         return self
@@ -155,8 +164,7 @@ class Container:
     def checked(self, name: str) -> NDArray[Any]:
         """Read a part as ``array`` does, and compare it with its checksum. Raises DataError."""
         values = self.array(name)
-        checksum = blake2b(values.reshape(-1).view(np.uint8).data, digest_size=16)
-        if checksum.hexdigest() != self.parts[name].checksum:
+        if _checksum([values.reshape(-1).view(np.uint8).data]) != self.parts[name].checksum:
             raise _damaged(self.path, f"the checksum of {name} does not match")
         return values
 
@@ -179,12 +187,8 @@ class Container:
         yield from _pieces(self._file, part.offset, part.nbytes)
 
     def _read(self, offset: int, out: NDArray[np.uint8]) -> None:
-        done = 0
-        while done < len(out):
-            nbytes = os.preadv(self._file.fileno(), [out[done:].data], offset + done)
-            if not nbytes:
-                raise _damaged(self.path, "it ends too early")
-            done += nbytes
+        if read_into(self._file.fileno(), out.data, offset) < len(out):
+            raise _damaged(self.path, "it ends too early")
 
 
 def require_ours(path: Path) -> None:
@@ -221,7 +225,7 @@ def _checked(path: Path, file: FileIO, whole: bool) -> tuple[dict[str, Any], lis
     if offset < start or offset + length + _FOOT.size != size:
         raise _damaged(path, "its end does not fit it")
     text = b"".join(_pieces(file, offset, length))
-    if blake2b(text, digest_size=16).digest() != checksum:
+    if _checksum([text]) != checksum.hex():
         raise _damaged(path, "the checksum of its manifest does not match")
     try:
         manifest = json.loads(text)
@@ -236,13 +240,10 @@ def _checked(path: Path, file: FileIO, whole: bool) -> tuple[dict[str, Any], lis
     for part in parts:
         if part.offset != start:
             raise _damaged(path, "its parts do not fit together")
-        digest = blake2b(digest_size=16)
-        for piece in _pieces(file, part.offset, part.nbytes if whole else 0):
-            digest.update(piece)
-        if whole and digest.hexdigest() != part.checksum:
+        if whole and _checksum(_pieces(file, part.offset, part.nbytes)) != part.checksum:
             raise _damaged(path, f"the checksum of {part.name} does not match")
         start += part.nbytes
-    if start != offset or os.pread(file.fileno(), head.end(), 0) != b"llsvm state, version %d\n" % VERSION:
+    if start != offset or head[0] != _FIRST_LINE:
         raise _damaged(path, "its parts do not fit together")
     return manifest["about"], parts
 
@@ -256,8 +257,15 @@ def _pieces(file: FileIO, offset: int, nbytes: int) -> Iterator[bytes]:
         yield piece
 
 
-def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(f"{path}: cannot be read: {error.strerror or error}")
+def _checksum(pieces: Iterable[Any]) -> str:
+    digest = blake2b(digest_size=16)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def unreadable(path: str | os.PathLike[str], error: OSError) -> DataError:
+    return DataError(f"{os.fspath(path)}: cannot be read: {error.strerror or error}")
 
 
 def _damaged(path: Path, how: str) -> DataError:

@@ -21,13 +21,11 @@ import numpy as np
 from llsvm.block import CSR, Block
 from llsvm.data.source import ParsedFile
 from llsvm.errors import DataError, DiskError, LLSVMWarning, UsageError
-from llsvm.files.changes import size_and_mtime
 from llsvm.files.fingerprint import FileFingerprint
-from llsvm.memory.sizes import format_size
+from llsvm.files.inputs import size_and_mtime
 from llsvm.objective.rounding import HOW, Rounding
 from llsvm.row_buffer import steps
-from llsvm.spill.workspace import RESERVE_BYTES
-from llsvm.state.container import Container, ContainerWriter
+from llsvm.state.container import Container, ContainerWriter, unreadable
 from llsvm.state.folder import PART, ROWS_OF_FILE, StateFolder
 
 PIECE_BYTES = 1 << 20  # of the rows of a part; files with a longer row are not kept
@@ -141,11 +139,7 @@ class RowCache:
 
     def _require_room(self, nbytes: int) -> None:
         self.require(nbytes)
-        if nbytes + RESERVE_BYTES > (free := self.folder.free_bytes()):
-            raise DiskError(
-                f"{self.folder.path}: {format_size(free)} are free there ({format_size(RESERVE_BYTES)} are left "
-                "to others)"
-            )
+        self.folder.require_free(nbytes)
 
 
 class _Copy:
@@ -229,7 +223,7 @@ def _name_of(file: ParsedFile) -> str:
             text.seek(max(0, n_bytes - _END_BYTES))
             known.update(text.read(_END_BYTES))
     except OSError as error:
-        raise DataError(f"{file.path}: cannot be read: {error.strerror or error}") from error
+        raise unreadable(file.path, error) from error
     return ROWS_OF_FILE + known.hexdigest()
 
 

@@ -23,8 +23,7 @@ from llsvm.process.trace import trace
 from llsvm.row_buffer import RowBuffer, densify, sparsify, steps
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.spill.store import PageSink, PageStore, Scratch
-from llsvm.spill.stores import CountingStore
-from llsvm.spill.writer import PageWriter
+from llsvm.spill.writer import CountingStore, PageWriter
 from llsvm.stream.digest import RowsDigest
 from llsvm.stream.progress import Progress
 from llsvm.stream.row_facts import DENSE_SHARE, PageSizes, RowLengths, RowShape, SampleWeights

@@ -33,8 +33,8 @@ from llsvm.objective.rounding import RoundingBound
 from llsvm.row_buffer import RowBuffer
 from llsvm.spill.row_state import RowState
 from llsvm.spill.store import PageSink, PageStore
-from llsvm.spill.stores import CountingStore, open_store
 from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
+from llsvm.spill.writer import CountingStore, open_store
 from llsvm.stream.assembly import Ahead, Assembler, stored_pages
 from llsvm.stream.passes import PagesOnDisk, from_arrays, from_source, from_store
 from llsvm.stream.progress import Progress
@@ -73,7 +73,7 @@ class Stream:
     ) -> None:
         """source: has the rows. budget: everything large is reserved in it before it is held.
         spill_parent: the folder to spill into. disk_limit_bytes: the limit on all files there, None for no limit.
-        spill_format: a key of llsvm/spill/stores.py.
+        spill_format: a key of llsvm/spill/store.py.
         cache: whether rows that do not fit in memory are kept in a binary copy: "always", "never" or "auto".
         seed: decides the order of pages.
         survivors: at most this share of all rows is kept between passes.

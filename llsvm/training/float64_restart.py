@@ -14,10 +14,8 @@ from llsvm.errors import DataError
 from llsvm.objective.rounding import SHARE, ValuesRounded, keep_double
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
-from llsvm.solvers.auto import Auto
-from llsvm.solvers.base import Solver
-from llsvm.solvers.choose import Choice
-from llsvm.solvers.report import Report
+from llsvm.solvers.auto import Auto, Choice
+from llsvm.solvers.base import Report, Solver
 from llsvm.solvers.state import RowShares, Shares
 from llsvm.spill.row_state import RowState
 from llsvm.spill.workspace import Workspace

@@ -16,8 +16,8 @@ from llsvm.memory.process import MEASURED_BYTES, default_limit_bytes
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.settings.settings import Settings
 from llsvm.solvers.advice import passes_to_come
-from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.report import SECONDS, UPDATES, Report, in_passes
+from llsvm.solvers.base import SECONDS, UPDATES, Report, in_passes
+from llsvm.solvers.optim.line_search import ROUNDING
 from llsvm.state.checkpoints import HELD_BYTES, Checkpoints
 from llsvm.training.outcome import TrainingRun
 

@@ -16,16 +16,16 @@ from llsvm.features.scaling import ROW_SCALE
 from llsvm.files.fingerprint import TRAINED_ON, files_summary
 from llsvm.files.growing import column, copied, count_nonzero
 from llsvm.memory.process import peak_resident_bytes, resident_bytes
-from llsvm.models.center import AT_CENTER, CENTER, CENTERED
 from llsvm.models.header import CLASS_NAMES, CROSSES, MEAN, PRUNED, SPREAD
 from llsvm.models.model import Model
 from llsvm.models.model_file import KNOWN_REQUIREMENTS
+from llsvm.models.tables import AT_CENTER, CENTER, CENTERED
 from llsvm.process.trace import trace
 from llsvm.process.work import Work
 from llsvm.settings.objective import CLASSIFICATION, UNLABELLED
 from llsvm.settings.settings import Settings
 from llsvm.solvers.advice import Ending, advise
-from llsvm.solvers.report import Report
+from llsvm.solvers.base import Report
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import plain_label
 

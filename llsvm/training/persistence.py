@@ -24,13 +24,11 @@ from llsvm.objective.rounding import keep_double
 from llsvm.process import VERSION
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
-from llsvm.solvers.base import Solver
-from llsvm.solvers.choose import Choice
-from llsvm.solvers.report import Report, in_passes
+from llsvm.solvers.auto import Choice
+from llsvm.solvers.base import Report, Solver, in_passes
 from llsvm.solvers.state import data_of
 from llsvm.state.checkpoints import Checkpoints, now_in_words
-from llsvm.state.earlier_runs import Beginning
-from llsvm.state.record import Record, described
+from llsvm.state.runs import Beginning, Record, described
 from llsvm.stream.stream import Stream
 from llsvm.training.outcome import TrainingRun
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from llsvm.memory.process import resident_bytes
 from llsvm.memory.sizes import format_size
-from llsvm.process.terminal import printable
+from llsvm.process import printable
 from llsvm.settings.kinds import require_kind
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import Report
+from llsvm.solvers.base import Report
 from llsvm.stream.progress import Progress
 
 if TYPE_CHECKING:

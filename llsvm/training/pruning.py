@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import Needs
 from llsvm.objective.certificate import Certificate
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import joint_loss, loss_of
 from llsvm.objective.measured import JointObjective, SeparateObjectives, work_bytes
 from llsvm.objective.one_class import negligible
 from llsvm.objective.penalty import Penalty
-from llsvm.objective.problems import Problems
+from llsvm.objective.problems import Problems, RowCosts
 from llsvm.settings.objective import DIRECT, ONE_CLASS, SOFTMAX
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import Report
+from llsvm.solvers.base import Report
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import class_weights
 

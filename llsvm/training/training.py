@@ -32,10 +32,8 @@ from llsvm.process.trace import trace
 from llsvm.process.work import work_so_far
 from llsvm.settings.settings import Settings, said_of_defaults
 from llsvm.solvers import make_solver
-from llsvm.solvers.auto import Auto
-from llsvm.solvers.base import Solver
-from llsvm.solvers.choose import Choice
-from llsvm.solvers.report import ROUNDED, Report
+from llsvm.solvers.auto import Auto, Choice
+from llsvm.solvers.base import ROUNDED, Report, Solver
 from llsvm.solvers.state import Shares
 from llsvm.spill.workspace import choose_parent
 from llsvm.state.checkpoints import Checkpoints

@@ -27,10 +27,10 @@ from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import Fold, Problems, Variant, count_problems
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
+from llsvm.solvers.base import Report
 from llsvm.solvers.llsvm import side_by_side
 from llsvm.solvers.llsvm.side_by_side import SideBySide
 from llsvm.solvers.llsvm.solver import LLSVM
-from llsvm.solvers.report import Report
 from llsvm.solvers.smsvm.solver import SmSVM
 from llsvm.spill.row_state import RowState
 from llsvm.training.training import Training

@@ -15,7 +15,7 @@ from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError
 from llsvm.features.labels import is_text, positions, quoted
-from llsvm.kernels.scores import matrix_scores
+from llsvm.kernels.products import matrix_scores
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import Needs
 from llsvm.models.model import Model

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from llsvm.data.source import BlockSource
 from llsvm.objective.problems import Fold
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import Report
+from llsvm.solvers.base import Report
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import class_weights
 from llsvm.training.training import Training

@@ -17,8 +17,8 @@ from llsvm.block import CSR, Block, Matrix
 from llsvm.dataset import DatasetInfo
 from llsvm.features.feature_map import FeatureMap
 from llsvm.features.scaling import Scaling
-from llsvm.models.center import CENTER, intercept_of
 from llsvm.models.model import Model
+from llsvm.models.tables import CENTER, intercept_of
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.verification.products import (

@@ -27,9 +27,8 @@ from llsvm.memory.process import (
     trim_freed_memory,
 )
 from llsvm.memory.sizes import memory_limit_bytes
-from llsvm.models.model import Model
+from llsvm.models.model import Model, UnreadModel
 from llsvm.models.tables import only_text, table_columns
-from llsvm.models.unread import UnreadModel
 from llsvm.settings.option import with_new_names
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.verification.dual import KeptDual

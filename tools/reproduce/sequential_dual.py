@@ -157,11 +157,9 @@ def climb(X: Rows, y: Labels, switches: tuple[bool, bool], tol: float, seconds: 
     from llsvm.memory.process import default_limit_bytes
     from llsvm.process.threads import Threads
     from llsvm.settings.settings import Settings
-    from llsvm.solvers.sequential_dual.duals import joint_dual
     from llsvm.solvers.sequential_dual.kernels import ALL
     from llsvm.solvers.sequential_dual.loops import Loops
-    from llsvm.solvers.sequential_dual.problem import JointProblem
-    from llsvm.solvers.sequential_dual.shares import BlockShares
+    from llsvm.solvers.sequential_dual.problem import BlockShares, JointProblem, joint_dual
     from llsvm.solvers.sequential_dual.solver import SequentialDual
     from llsvm.stream.stream import Stream
 

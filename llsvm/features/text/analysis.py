@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from llsvm.errors import BudgetError
 from llsvm.features.plain_types import decoded
 from llsvm.features.text.options import TextOptions
-from llsvm.files.recoded import UTF_8, is_utf8
-from llsvm.kernels import fold as folding_kernels
+from llsvm.files.decoding import UTF_8, is_utf8
 from llsvm.kernels import text as kernels
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.sizes import format_size
@@ -43,7 +42,7 @@ _SPARE = 1.25  # arrays are larger than was needed
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """Tables of what characters fold to, for ``llsvm.kernels.fold.fold``.
+    """Tables of what characters fold to, for ``llsvm.kernels.text.fold``.
 
     lower: into small letters. at: (pages,) int32. folds: (any,) int32.
     """
@@ -55,13 +54,13 @@ class Folding:
 
 @cache
 def _character_flags() -> NDArray[np.uint8]:
-    """Return (any,) WORD and WHITE of ``llsvm.kernels.text`` and IN_CONTEXT of ``llsvm.kernels.fold`` for each code
-    point; those beyond the end have none."""
+    """Return (any,) WORD, WHITE and IN_CONTEXT of ``llsvm.kernels.text`` for each code point; those beyond the end
+    have none."""
     characters = np.arange(_KNOWN, dtype=np.uint32).view("U1")
     word = np.char.isalnum(characters) | (characters == "_")
     white = np.char.isspace(characters)
     flags = word * kernels.WORD | white * kernels.WHITE
-    flags[ord(_IN_CONTEXT)] |= folding_kernels.IN_CONTEXT
+    flags[ord(_IN_CONTEXT)] |= kernels.IN_CONTEXT
     return flags
 
 
@@ -334,24 +333,22 @@ class Analyzer:
     def _fold(
         self, documents: Documents, first: int, stop: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Return (text, ends) of ``llsvm.kernels.fold.fold``."""
+        """Return (text, ends) of ``llsvm.kernels.text.fold``."""
         text, offsets = documents.text, documents.offsets
         ends = self.array("ends", stop - first + 1, np.int64)
         room = int(offsets[stop]) - int(offsets[first])
-        room = int(room * _GROWTH) + folding_kernels.MOST_BYTES + 16
+        room = int(room * _GROWTH) + kernels.MOST_BYTES + 16
         lower, tables = self._folding.lower, (_character_flags(), self._folding.at, self._folding.folds)
         in_context = lower
         begin, end = first, stop  # in ``text`` as it is now
         while True:
             out = self.array("folded", room, np.uint8)
-            why, done, at = folding_kernels.fold(
-                text, offsets, begin, end, lower, in_context, *tables, out, ends
-            )
-            if why == folding_kernels.DONE:
+            why, done, at = kernels.fold(text, offsets, begin, end, lower, in_context, *tables, out, ends)
+            if why == kernels.DONE:
                 return out, ends
-            if why == folding_kernels.NOT_UTF8:
+            if why == kernels.NOT_UTF8:
                 raise NotUTF8(first + done, at - int(offsets[begin + done]))
-            if why == folding_kernels.NO_ROOM:
+            if why == kernels.NO_ROOM:
                 room *= 2
             else:
                 text, offsets = self._in_context(text, offsets, begin, end)

@@ -49,7 +49,7 @@ from llsvm.features.text.vocabulary import (
     frequent_first,
     lookup_bytes,
 )
-from llsvm.files.recoded import UTF_8, as_trained, as_utf8
+from llsvm.files.decoding import UTF_8, as_trained, as_utf8
 from llsvm.kernels import ngrams as kernels
 from llsvm.memory.budget import MemoryBudget
 from llsvm.process.threads import Threads

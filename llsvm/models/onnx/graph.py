@@ -50,7 +50,7 @@ class Graph:
         return name
 
     def output(self, name: str, value: str, kind: str, shape: Sequence[int] = ()) -> None:
-        """``value``, (n, *shape), by the name ``name``, or where a column has that one ``name_``."""
+        """Add the output ``value``, (n, *shape), by the name ``name``, or where a column has that one ``name_``."""
         while name in self._names:
             name += "_"
         self._names.add(name)

@@ -17,11 +17,10 @@ from llsvm.errors import ModelError
 from llsvm.features.column import Column
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.text.options import TextOptions
-from llsvm.models.center import CENTER, intercept_of
 from llsvm.models.header import CROSSES
 from llsvm.models.model import Model
 from llsvm.models.onnx.graph import ML, Graph
-from llsvm.models.tables import means_of, table_of
+from llsvm.models.tables import CENTER, intercept_of, means_of, table_of
 
 if TYPE_CHECKING:
     from llsvm.features.text.vocabulary import Vocabulary
@@ -66,8 +65,8 @@ def scores(graph: Graph, model: Model) -> str:
         encoder = TableEncoder.from_dict(table)
         numbers = [c for c in encoder.columns if c.kind in ("number", "vector")]
         if numbers:
-            together = len(numbers) == len(encoder.columns)
-            value = _numbers(graph, numbers, number, together)
+            only_numbers = len(numbers) == len(encoder.columns)
+            value = _numbers(graph, numbers, number, only_numbers)
             width = sum(c.width for c in numbers)
             rows.add_numbers(value, width, _fill(model, width), center)
         for name, vocabulary in _documents(encoder):
@@ -118,7 +117,8 @@ class _Rows:
     def add_numbers(
         self, X: str, width: int, fill: NDArray[np.float64] | None, center: NDArray[np.float64] | None
     ) -> None:
-        """X: (n, width) float64. fill: (width,) what replaces NaN, or None. center: see llsvm.models.center."""
+        """Add numbers X: (n, width) float64. fill: (width,) what replaces NaN, or None. center: see
+        llsvm.models.tables."""
         graph = self._graph
         if fill is not None:
             X = graph.node("Where", graph.node("IsNaN", X), graph.constant(fill), X)

@@ -11,7 +11,7 @@ from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
-from llsvm.solvers.row_products import COST_BYTES
+from llsvm.solvers.optim.row_operator import COST_BYTES
 
 # Arrays of a float64 for each row of a problem, temporary ones counted: with fewer a run would take more memory
 # than its limit; with more it would ask for a larger limit than it needs.

@@ -22,8 +22,7 @@ from llsvm.memory.sizes import format_size
 from llsvm.process.threads import Threads, ahead
 from llsvm.process.work import count_matrix, count_products
 from llsvm.solvers.kernel_machine.layout import FEWEST_PIECE_BYTES, KernelLayout
-from llsvm.solvers.kernel_machine.objective import not_definite, not_symmetric
-from llsvm.solvers.optim.rounding import BEYOND_ROUNDING
+from llsvm.solvers.optim.line_search import BEYOND_ROUNDING
 from llsvm.spill.store import PageStore, Scratch
 from llsvm.stream.progress import OutOfTime
 from llsvm.stream.stream import Stream
@@ -266,3 +265,19 @@ def _pieces(stream: Stream, is_chosen: NDArray[np.bool_]) -> Iterator[Block]:
 def _csr(block: Block) -> CSR:
     assert isinstance(block.X, CSR)
     return block.X
+
+
+def not_definite() -> DataError:
+    """Return the error of a kernel matrix that is not positive semi-definite."""
+    return DataError(
+        "the kernel matrix is not positive semi-definite (a vector v with vᵀKv < 0 was met), so there is no "
+        "optimum to certify; pass another --kernel, or a matrix that is"
+    )
+
+
+def not_symmetric() -> DataError:
+    """Return the error of a kernel matrix that is not symmetric."""
+    return DataError(
+        "the kernel matrix is not symmetric (vectors u and v with uᵀKv ≠ vᵀKu were met), so there is no optimum to "
+        "certify; pass a matrix that is"
+    )

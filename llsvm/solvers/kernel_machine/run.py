@@ -18,14 +18,12 @@ from llsvm.objective.losses import plq_loss_of
 from llsvm.objective.problems import Problems, class_signs
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
+from llsvm.solvers.base import ROUNDED, Report, RunSolver
 from llsvm.solvers.kernel_machine.layout import KernelLayout, kernel_layout
 from llsvm.solvers.kernel_machine.matrix import KernelMatrix, chosen_rows
 from llsvm.solvers.kernel_machine.problem import MachineProblem, ProblemRows, rows_of_problems
-from llsvm.solvers.optim.blas import one_blas_thread
-from llsvm.solvers.report import ROUNDED, Report
-from llsvm.solvers.run_solver import RunSolver
-from llsvm.solvers.saved_values import problem_name, saved_values
-from llsvm.solvers.state import ArrayRows, RowShares, SolverState, Value, data_of
+from llsvm.solvers.optim.lapack import one_blas_thread
+from llsvm.solvers.state import ArrayRows, RowShares, SolverState, Value, data_of, problem_name, saved_values
 from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.stream import Stream
 

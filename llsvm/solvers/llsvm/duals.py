@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import FLOAT64_BYTES, Block
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import Loss, Target
-from llsvm.objective.problems import Positions, Problems, Variant
+from llsvm.objective.problems import Positions, Problems, RowCosts, Variant
 from llsvm.solvers.state import RowValues, copy_rows
 from llsvm.spill.row_state import RowState
 

@@ -18,7 +18,7 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.sweeps import CALL_VISITS
 from llsvm.solvers.llsvm.working_sets import WorkingSets
-from llsvm.solvers.optim.rounding import ROUNDING
+from llsvm.solvers.optim.line_search import ROUNDING
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
 

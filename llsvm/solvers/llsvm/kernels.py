@@ -38,7 +38,7 @@ import numpy as np
 from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, INLINED, JIT, njit
 from llsvm.objective.losses import LogisticLoss, Loss
-from llsvm.solvers.optim.proximal import logistic_point
+from llsvm.solvers.optim.kernels import logistic_point
 from llsvm.solvers.optim.rows import NEXT, SOON, add_row, dot_and_square, fetch_row
 
 GAIN, GAP = 0, 1  # places in ``totals``

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from llsvm.block import FLOAT64_BYTES
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import loss_of
-from llsvm.objective.problems import Problems
+from llsvm.objective.problems import Problems, RowCosts
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.duals import block_state_bytes, row_work_bytes
@@ -27,7 +26,7 @@ from llsvm.solvers.llsvm.second_order import (
 )
 from llsvm.solvers.llsvm.sweeps import copies_of_weights
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
-from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
+from llsvm.solvers.optim.line_search import DOUBLE_BELOW_TOL
 
 WEIGHTS = "weights"  # the line of the memory plan for all copies of the weights
 # Share of the tolerance that storing dual variables as 32-bit floats may add to a gap. Lower stores more problems'

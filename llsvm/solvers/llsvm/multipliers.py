@@ -29,9 +29,9 @@ from llsvm.solvers.optim.augmented_lagrangian import (
     AugmentedLagrangian,
     LagrangianPoint,
 )
+from llsvm.solvers.optim.kernels import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
+from llsvm.solvers.optim.line_search import ROUNDING
 from llsvm.solvers.optim.newton_system import NewtonPrices, NewtonSystem
-from llsvm.solvers.optim.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
-from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.optim.row_operator import RowOperator
 
 Vector = NDArray[np.float64]

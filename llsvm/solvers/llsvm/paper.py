@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.solvers.base import Report
 from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.report import Report
 from llsvm.solvers.state import Value
 from llsvm.solvers.stopping import StoppingRule
 

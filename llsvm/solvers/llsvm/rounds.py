@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.files.growing import let_go
-from llsvm.objective.leave_one_out import LeaveOneOut, LeaveOneOutCounts
+from llsvm.objective.certificate import LeaveOneOut, LeaveOneOutCounts
 from llsvm.objective.problems import Positions
 from llsvm.process.trace import trace
 from llsvm.solvers.advice import NOTHING
+from llsvm.solvers.base import NO_ROOM, SECONDS, STALLED, UPDATES, Report
 from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.report import NO_ROOM, SECONDS, STALLED, UPDATES, Report
 from llsvm.solvers.state import Value
 from llsvm.solvers.stopping import StoppingRule, is_within
 

@@ -16,7 +16,7 @@ from llsvm.solvers.llsvm.duals import AllDuals, BlockState
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import OneClassThreshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
-from llsvm.solvers.row_products import PIECE_BYTES
+from llsvm.solvers.optim.row_operator import PIECE_BYTES
 from llsvm.stream.stream import Stream
 
 

@@ -24,16 +24,15 @@ from llsvm.solvers.llsvm.multipliers import (
     solve_subproblem,
 )
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.optim.conjugate_gradients import Way
+from llsvm.solvers.optim.lapack import one_blas_thread
 from llsvm.solvers.optim.newton_system import (
     DENSE_COPIES,
     MOST_ORDER,
     NewtonPrices,
     matrix_bytes,
 )
-from llsvm.solvers.optim.row_operator import RowOperator
-from llsvm.solvers.row_products import PIECE_BYTES, piece_bytes
+from llsvm.solvers.optim.row_operator import PIECE_BYTES, RowOperator, piece_bytes
 
 Vector = NDArray[np.float64]
 

@@ -28,14 +28,13 @@ from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.best import BestPrimal
 from llsvm.objective.certificate import Certificate
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import Loss, PLQLoss, loss_of
-from llsvm.objective.problems import Problems
+from llsvm.objective.problems import Problems, RowCosts
 from llsvm.objective.rounding import CLOSE
 from llsvm.process.threads import Threads
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
-from llsvm.solvers.base import LOOK_VALUES
+from llsvm.solvers.base import LOOK_VALUES, UPDATES, Report
 from llsvm.solvers.llsvm.duals import row_work_bytes
 from llsvm.solvers.llsvm.lanes import (
     MEASURED_BYTES,
@@ -50,7 +49,6 @@ from llsvm.solvers.llsvm.lanes import (
 from llsvm.solvers.llsvm.layout import WEIGHTS, shares_as_float32
 from llsvm.solvers.llsvm.tuning import DEFAULT
 from llsvm.solvers.optim.newton_system import MOST_ORDER
-from llsvm.solvers.report import UPDATES, Report
 from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.every_row import Rereading
 from llsvm.stream.stream import Stream

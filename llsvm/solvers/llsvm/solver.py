@@ -64,12 +64,12 @@ from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.best import BestPrimal
-from llsvm.objective.costs import RowCosts, are_of_positive_rows
 from llsvm.objective.losses import loss_of
 from llsvm.objective.one_class import negligible
-from llsvm.objective.problems import Problems
+from llsvm.objective.problems import Problems, RowCosts, are_of_positive_rows
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
+from llsvm.solvers.base import Report
 from llsvm.solvers.llsvm.duals import AllDuals, AllShares
 from llsvm.solvers.llsvm.layout import Layout, layout
 from llsvm.solvers.llsvm.paper import Paper
@@ -79,7 +79,6 @@ from llsvm.solvers.llsvm.start import InTurn, has_scales, start_at_shares, start
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import BIAS, OneClassThreshold
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
-from llsvm.solvers.report import Report
 from llsvm.solvers.state import RowShares, Shares, ShareSums, SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
@@ -310,7 +309,7 @@ class LLSVM:
             }
         )
         if run.duals.stored is not None:
-            state.require_type("share", run.duals.stored.dtype)
+            state.require_share_type(run.duals.stored.dtype)
         run.sweeps.restore(state.arrays, state.numbers)
         self._runs = state.numbers["runs"]
         if run.threshold is not None:

@@ -25,7 +25,7 @@ from llsvm.solvers.column_scales import ColumnScales, are_same, rescale
 from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
-from llsvm.solvers.row_products import PIECE_BYTES
+from llsvm.solvers.optim.row_operator import PIECE_BYTES
 from llsvm.solvers.state import ArrayRows, Shares, ShareSums
 
 NO_PARENT = -1

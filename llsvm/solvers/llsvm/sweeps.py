@@ -22,11 +22,10 @@ from llsvm.process.threads import Threads
 from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.base import LOOK_VALUES
 from llsvm.solvers.llsvm.duals import BlockState
-from llsvm.solvers.llsvm.kernels import GAIN, GAP, SweepRows, merge, sweep
-from llsvm.solvers.llsvm.multipliers import kernels_of
+from llsvm.solvers.llsvm.kernels import GAIN, GAP, SweepRows, kernels_of, merge, sweep
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
-from llsvm.solvers.optim.row_kernels import dots_at
-from llsvm.solvers.row_products import RowProducts
+from llsvm.solvers.optim.kernels import dots_at
+from llsvm.solvers.optim.row_operator import RowProducts
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
 

@@ -35,7 +35,7 @@ from llsvm.objective.one_class import (
 )
 from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.sweeps import Sweeps
-from llsvm.solvers.optim.row_kernels import add_at
+from llsvm.solvers.optim.kernels import add_at
 
 Vector = NDArray[np.float64]
 

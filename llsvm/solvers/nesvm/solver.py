@@ -17,7 +17,7 @@ constant is too small (1 + 2 Σ c ‖x‖² where memory has no room for that ma
 μ_t = μ₀/(t + 1). Step "auto": see nesterov.py.
 
 Certificate: α_i = −c_i φ'(m_i) is feasible (c_i u_i for the hinge, 2 c_i (1 − m_i) for least squares); what an
-unpenalised intercept asks for beside, and mixtures of the passes' points: dual.py. l1 asks for ‖Σ α y x‖∞ ≤ 1: α
+unpenalised intercept asks for beside, and mixtures of the passes' points: problem.py. l1 asks for ‖Σ α y x‖∞ ≤ 1: α
 is scaled. Stop when gap ≤ tol · primal, or, if ``stop`` is "change", by the paper's
 |ΔF_μ| < tol, which also ends each stage of the homotopy until μ ≤ mu_end. Smoothed, ‖w‖₁ leaves small weights where
 the optimum has zeros: solver smsvm has these exact.
@@ -27,31 +27,67 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.best import BestPrimal
 from llsvm.objective.losses import plq_loss_of
-from llsvm.objective.problems import class_signs
+from llsvm.objective.problems import class_signs, count_problems, signs_bytes
 from llsvm.objective.rounding import SHARE, RoundingBound
 from llsvm.process.threads import Threads
+from llsvm.settings.settings import Settings
+from llsvm.solvers.base import SETTLED, Report, RunSolver
 from llsvm.solvers.nesvm import kernels as kernel
-from llsvm.solvers.nesvm.gradient_pass import GradientPass
-from llsvm.solvers.nesvm.layout import linear_layout
-from llsvm.solvers.nesvm.metric import Metric, paper_constant
+from llsvm.solvers.nesvm.nesterov import (
+    GRAM_MATRICES,
+    MAX_GRAM_COLUMNS,
+    WEIGHT_VECTORS,
+    GradientPass,
+    Metric,
+    Regulariser,
+    paper_constant,
+)
 from llsvm.solvers.nesvm.problem import LinearProblem
-from llsvm.solvers.nesvm.regulariser import Regulariser
-from llsvm.solvers.report import SETTLED, Report
-from llsvm.solvers.run_solver import RunSolver
-from llsvm.solvers.saved_values import problem_name, saved_values
-from llsvm.solvers.state import DualPoint, SolverState, Value, data_of
+from llsvm.solvers.optim.row_operator import COST_BYTES
+from llsvm.solvers.state import DualPoint, SolverState, Value, data_of, problem_name, saved_values
 from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
 _VALUES, _VECTORS = "metric: eigenvalues", "metric: eigenvectors"
+
+
+class LinearLayout(NamedTuple):
+    """needs: for ``Stream.prepare``. has_gram: there is room for the Gram matrix."""
+
+    needs: Needs
+    has_gram: bool
+
+
+def linear_layout(settings: Settings, threads: int, memory: MemoryLeft) -> LinearLayout:
+    """Return what a linear machine does: the Gram matrix is made where it sends no rows in memory to disk."""
+    dataset = memory.dataset
+    n_classes, pairs = len(dataset.classes), settings.multiclass == "ovo"
+    weights_bytes = FLOAT64_BYTES * count_problems(n_classes, pairs) * (dataset.n_columns + 1)
+    sides = 2 if settings.intercept else 1
+    lines = {
+        "weights": weights_bytes * WEIGHT_VECTORS,
+        "gradients": weights_bytes * sides * (threads + 1),
+        "signs of classes": signs_bytes(n_classes, pairs),
+    }
+    # of a row: its cost and norms, and their product with the largest curvature
+    row_bytes, width = COST_BYTES + 3 * FLOAT64_BYTES, dataset.n_columns + 1
+    without_gram = Needs(lines, row_bytes)
+    gram_bytes = GRAM_MATRICES * FLOAT64_BYTES * width * width
+    with_gram = Needs({**lines, "Gram matrix": gram_bytes}, row_bytes)
+    is_used = (settings.step != "paper" or settings.loss != "hinge") and width <= MAX_GRAM_COLUMNS
+    has_room = memory.fits_in_one_block if memory.fits_in_one_block(without_gram) else memory.has_room
+    has_gram = is_used and has_room(with_gram)
+    return LinearLayout(with_gram if has_gram else without_gram, has_gram)
 
 
 class NESVM(RunSolver):

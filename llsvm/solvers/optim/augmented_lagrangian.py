@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.process.trace import trace
-from llsvm.solvers.optim.blas import dot
+from llsvm.solvers.optim.lapack import dot
 from llsvm.solvers.optim.line_search import step_length
 from llsvm.stream.progress import OutOfTime, Progress
 

@@ -9,7 +9,7 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.optim.blas import dot
+from llsvm.solvers.optim.lapack import dot
 from llsvm.solvers.state import SolverState
 from llsvm.stream.progress import Progress
 

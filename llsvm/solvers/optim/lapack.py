@@ -1,14 +1,17 @@
-"""Decompositions of symmetric matrices by LAPACK, and sums that make them by BLAS, which leave the interpreter to
-other threads.
+"""Access to LAPACK and BLAS beneath NumPy and SciPy: decompositions, sums Xᵀ X, and the number of BLAS threads.
 
-SciPy's functions hold its lock while they are at work: seconds, for some thousands of unknowns, in which no other
-thread gets on and no signal is answered. The same routines, called from here, do not.
+SciPy's functions hold the interpreter's lock while they are at work: seconds, for some thousands of unknowns, in
+which no other thread gets on and no signal is answered. The same routines, called from here by ctypes, do not.
+Solvers with threads of their own set BLAS to one thread meanwhile (``one_blas_thread``), and multiply vectors
+without it (``dot``).
 """
 
 from __future__ import annotations
 
 import ctypes
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,10 +23,9 @@ from numpy.typing import NDArray
 from llsvm.process.loading import loading_blas
 from llsvm.process.trace import trace
 from llsvm.process.work import count_factorization, count_solutions
-from llsvm.solvers.optim.rounding import ROUNDING
+from llsvm.solvers.optim.line_search import ROUNDING
 
 Array = NDArray[np.float64]
-
 ROUTINES = ("dpotrf", "dpotrs", "dsyevd", "dsyrk")
 OF_BLAS = ("dsyrk",)
 LIBRARIES = "libscipy_openblas-*.so"  # SciPy's own, of 32-bit integers
@@ -31,6 +33,9 @@ _NAME = "scipy_{}_"  # of a routine there
 # Factor from one ridge to the next, where a matrix stays indefinite. Lower takes more decompositions (from ROUNDING
 # to 1 there are seven); higher adds a larger ridge than it takes, which shortens the step.
 _RIDGE_GROWTH = 100.0
+_lock = threading.Lock()
+_at_work = 0  # solvers that are within
+_before: dict[str, int] = {}  # threads of each library (by its file) when the first of them came
 
 
 class Cholesky:
@@ -131,7 +136,7 @@ def load() -> ctypes.CDLL | None:
     """Load LAPACK, and the BLAS beneath it: the library that SciPy's packages for Linux bring along, by itself, as
     what is around it takes longer to load than many a problem to solve; else with SciPy, and then None."""
     with loading_blas():
-        for file in _beside_scipy(LIBRARIES):
+        for file in _beside_scipy():
             with suppress(OSError, AttributeError):  # no library of this machine, or without these names
                 library = ctypes.CDLL(file)
                 if all(hasattr(library, _NAME.format(name)) for name in ROUTINES):
@@ -141,11 +146,12 @@ def load() -> ctypes.CDLL | None:
     return None
 
 
-def _beside_scipy(pattern: str) -> list[str]:
+def _beside_scipy() -> list[str]:
+    """Return the paths of ``LIBRARIES`` that SciPy brings along."""
     scipy = find_spec("scipy")
     if scipy is None or scipy.origin is None:
         return []
-    return sorted(map(str, (Path(scipy.origin).parents[1] / "scipy.libs").glob(pattern)))
+    return sorted(map(str, (Path(scipy.origin).parents[1] / "scipy.libs").glob(LIBRARIES)))
 
 
 @cache
@@ -162,3 +168,50 @@ def _routine(name: str) -> Any:
     signature = name_of(("PyCapsule_GetName", ctypes.pythonapi))(capsule)
     address = address_of(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, signature)
     return ctypes.CFUNCTYPE(None)(address)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS threads and ours would fight for the processors. Their number is the whole process's, so the first to
+    enter notes it, and the last to leave sets it back; only OpenMP keeps one for each thread that calls."""
+    global _at_work
+    load()  # with a BLAS of its own, which no one finds before it is loaded
+    libraries = _libraries()
+    with _lock:
+        if _at_work == 0:
+            _before.clear()
+        for library in libraries:
+            _before.setdefault(library.filepath, library.num_threads)
+            _set(library, 1)
+        _at_work += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _at_work -= 1
+            for library in libraries:
+                if _at_work == 0 or library.info().get("threading_layer") == "openmp":
+                    _set(library, _before[library.filepath])
+
+
+def dot(a: Array, b: Array) -> float:
+    """⟨a, b⟩, not by BLAS, whose threads would spin between products."""
+    return float(np.einsum("i,i", a.ravel(), b.ravel()))
+
+
+def _libraries() -> list[Any]:
+    """Find the BLAS libraries of this process: a look at each library that is loaded, which takes under a
+    millisecond."""
+    from threadpoolctl import ThreadpoolController
+
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+def _set(library: Any, threads: int) -> None:
+    """Set a library's threads, from whichever thread of ours: threadpoolctl listens to the first alone, until it is
+    told that this one is done."""
+    from threadpoolctl import OpenBLASController
+
+    OpenBLASController.clear_controlling_thread(force=True)
+    library.set_num_threads(threads)
+    OpenBLASController.clear_controlling_thread(force=True)

@@ -1,24 +1,115 @@
-"""The weights that are certified: which multiple of those measured, and the best of all passes."""
+"""The weights that are certified: which multiple of those measured (llsvm/objective/best.py), and the best of all
+passes. Both losses are hinges of margins, s_y − s_m of all other classes m (Weston-Watkins), or the least of these
+(Crammer-Singer).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.objective.best import FAR, LEFT, Folded, scaled_primal
 from llsvm.objective.certificate import Certificate
-from llsvm.objective.rounding import RoundingBound
-from llsvm.solvers.optim.blas import dot
-from llsvm.solvers.row_products import coef_of
-from llsvm.solvers.sequential_dual.problem import JointProblem
-from llsvm.solvers.sequential_dual.scale import Multiple, beyond_rounding, scaled
-from llsvm.solvers.sequential_dual.shares import BlockShares
+from llsvm.objective.rounding import CLOSE, RoundingBound
+from llsvm.solvers.optim.lapack import dot
+from llsvm.solvers.optim.row_operator import coef_of
+from llsvm.solvers.sequential_dual.problem import BlockShares, JointProblem
 from llsvm.solvers.state import Value
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+# Weights are longer by so many of the shifts that rounding may make of a margin: more than one, so that margins a
+# little below 1 are lifted too. Without longer weights runs of large C end uncertified; with 4 shifts the objective
+# rises more, and runs take as many passes.
+LONGER = 1.5
+# Margins that are held at a time, 8 MB with their costs, and as much again some four times while they are sorted:
+# of more, which would take more memory, the best multiple is found less exactly.
+MAX_HELD = 1 << 19
+
+
+@dataclass(frozen=True, slots=True)
+class Multiple:
+    """Weights that are ``factor`` times those measured. primal: P of them. close: Σ C_i² over the rows that have a
+    margin that is not above 1 by ``beyond``, infinite where that was not measured. rounding: what may have to be
+    added to P. rounding_gap: the relative gap that is due to it."""
+
+    factor: float
+    primal: float
+    close: float = np.inf
+    beyond: float = CLOSE
+    rounding: float = 0.0
+    rounding_gap: float = 0.0
+
+
+def scaled(problem: JointProblem, part: BlockShares, w: Array, primal: float, dual: float) -> Multiple:
+    """The best multiple of the weights w (d + 1, k); once, and ``primal``, which is P(w), where that gains little.
+
+    dual: D."""
+    if not primal - dual > FAR * primal:
+        return Multiple(1.0, primal)
+    t, scaled_primal = _best(_margins(problem, part, w, lambda margin: margin < 1.0), dot(w, w))
+    return (
+        Multiple(t, scaled_primal)
+        if scaled_primal - dual <= LEFT * (primal - dual)
+        else Multiple(1.0, primal)
+    )
+
+
+def _best(pieces: Iterator[tuple[Array, Array]], square: float) -> tuple[float, float]:
+    """The best multiple of weights of ``square`` ‖w‖², and P of it: exactly, where there are few margins; each
+    class of each row may have one, which together would take more memory than all else."""
+    held, n_held, folded = list[tuple[Array, Array]](), 0, None
+    for margin, cost in pieces:
+        n_held += len(margin)
+        held.append((margin, cost))
+        if n_held > MAX_HELD:
+            folded = folded or Folded()
+            while held:
+                folded.add(*held.pop())
+            n_held = 0
+    if folded is None:
+        margin, cost = (np.concatenate(each) for each in zip(*held, strict=True))
+        return scaled_primal(square, margin, cost)
+    for piece in held:
+        folded.add(*piece)
+    return folded.best(square)
+
+
+def beyond_rounding(
+    problem: JointProblem, part: BlockShares, w: Array, factor: float, shift: float
+) -> Multiple:
+    """Weights a little longer than ``factor`` w, so that margins of 1 are above 1 by more than rounding may take
+    from them: where costs dwarf the objective, nothing else proves that such rows cost nothing.
+
+    shift: by how much rounding may move a margin of ``factor`` w."""
+    longer = 1.0 + LONGER * shift
+    # halfway between what rounding may take from a margin of the longer weights and what they add to one of 1
+    factor, beyond = factor * longer, 0.5 * (longer + LONGER) * shift
+    losses = close = 0.0
+    for margin, cost in _margins(problem, part, w, lambda margin: factor * margin < 1.0 + beyond):
+        losses += float(np.einsum("i,i", cost, np.maximum(1.0 - factor * margin, 0.0)))
+        close += float(np.einsum("i,i", cost, cost))
+    return Multiple(factor, 0.5 * factor * factor * dot(w, w) + losses, close, beyond)
+
+
+def _margins(
+    problem: JointProblem, part: BlockShares, w: Array, condition: Callable[[Array], Mask]
+) -> Iterator[tuple[Array, Array]]:
+    """Yield the margins that meet ``condition``, and the costs of their rows, some rows at a time."""
+    products = problem.products(part)
+    for rows in products.pieces(0, part.n_rows):
+        scores, y = products.scores(products.matrix(rows), w), part.block.y[rows]
+        i = np.arange(len(y))
+        margin = scores[i, y][:, None] - scores
+        margin[i, y] = np.inf
+        if not problem.dual.weston_watkins:  # which has a hinge for each class
+            margin = margin.min(axis=1, keepdims=True)
+        row, m = np.nonzero(condition(margin))
+        yield margin[row, m], part.cost[rows][row]
 
 
 class BestWeights:

@@ -1,7 +1,7 @@
 """The sequential dual method's kernels: sweeps over, and measurements of, the direct multi-class SVMs; and what the
-scores of rows make of their dual variables in the method of multipliers (duals.py).
+scores of rows make of their dual variables in the method of multipliers (multipliers.py).
 
-Keerthi, Sundararajan, Chang, Hsieh, Lin (KDD 2008); shares.py has the problems and their duals. Shares are
+Keerthi, Sundararajan, Chang, Hsieh, Lin (KDD 2008); problem.py has the problems and their duals. Shares are
 multiples of 1/grid (grid 2^24 fits float32, 2^50 float64), so that their sums are exact, the constraints hold
 exactly, and a store of the shares agrees with w. Weights are laid out (d + 1, k): a value of a row meets its k
 weights side by side.

@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 
 from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.costs import RowCosts
+from llsvm.objective.problems import RowCosts
 from llsvm.settings.settings import Settings
+from llsvm.solvers.optim.line_search import DOUBLE_BELOW_TOL
 from llsvm.solvers.optim.newton_system import MOST_ORDER, matrix_bytes
-from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
 from llsvm.solvers.sequential_dual import multipliers
-from llsvm.solvers.sequential_dual.multipliers import NewtonRoom
-from llsvm.solvers.sequential_dual.proximal_point import ROW_DIMENSIONS
-from llsvm.solvers.sequential_dual.shares import LISTED_BYTES
+from llsvm.solvers.sequential_dual.multipliers import ROW_DIMENSIONS, NewtonRoom
+from llsvm.solvers.sequential_dual.problem import LISTED_BYTES
 
 WEIGHTS_LINE, NEWTON_LINE = "weights", "Newton's method"  # lines of the memory plan
 # Classes from which on stored shares are packed, since most are 0: packing takes less memory, and more time to get
@@ -27,7 +26,7 @@ SPARSE_FROM = 32
 # is over the worst. A larger share leaves less for rows and survivors; with a smaller one fewer data have room for
 # it, and without it two of nine hard problems are not solved.
 MEMORY_SHARE = 0.25
-# Rows that Newton's method takes in all where it has no room for all rows (worst_rows.py). With fewer, rows that
+# Rows that Newton's method takes in all where it has no room for all rows (rounds.py). With fewer, rows that
 # contradict the worst ones are left out; more take memory that grows with their square.
 WORST_ROWS = 200
 # Shares that are stored are 32-bit floats where rows are not too long: a share a is then a multiple of 2^-24, which

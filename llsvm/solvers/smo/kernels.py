@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.options import JIT, njit
-from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
+from llsvm.solvers.optim.line_search import BEYOND_ROUNDING, ROUNDING
 
 INDEFINITE = -1  # as the number of steps made
 

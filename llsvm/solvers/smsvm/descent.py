@@ -1,12 +1,13 @@
 """Descent: the weights of one binary SmSVM problem on their way down, from the sums of one pass to the next point.
 
 SmSVM's Algorithms 2 (Newton step on the active set) and 3 (smoothing parameter); who sums, and over which rows,
-is not known here.
+is not known here. ``NewtonStep`` is the step where the Hessian is too large to hold, by its products with vectors.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,16 +17,16 @@ from numpy.typing import NDArray
 
 from llsvm.objective.losses import Loss
 from llsvm.objective.penalty import Penalty
+from llsvm.solvers.optim.conjugate_gradients import UNTIL, ConjugateGradients
 from llsvm.solvers.optim.lapack import mirror
-from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.saved_values import restored, saved_values
+from llsvm.solvers.optim.line_search import ROUNDING
+from llsvm.solvers.optim.newton_system import MOST_PRODUCTS
 from llsvm.solvers.smsvm.newton import FEW_COLUMNS, Dense, minimise
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
-from llsvm.solvers.state import SolverState, Value
+from llsvm.solvers.state import SolverState, Value, restored, saved_values
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
-
 GAP_SHARE = 0.5
 """The share of the tolerance that the smoothing may cost in the end, and to which problems on near rows or by the
 method of multipliers are solved. The rest is left for the steps and for the other rows. Lower, a becomes smaller,
@@ -45,6 +46,7 @@ _SAFETY_GROWTH = 10.0
 """The distance from the margin at which rows are left out is multiplied by this after too many of them have crossed
 the margin. Lower, that happens more often, and each time costs a pass; higher, too many rows are near, and steps
 need passes sooner."""
+SumUp = Callable[[list[Point]], list[Sums]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,3 +373,63 @@ class Descent:
             self.a *= max(0.5, (0.75 * need / gap) ** 0.5)
         elif nothing_left:  # at this a, and yet not certified
             self.a *= 0.5
+
+
+class NewtonStep:
+    """A Newton step, (H + ridge) s = −gradient, by conjugate gradients that are preconditioned by the diagonal.
+
+    point: where the Hessian H is. products: of H with vectors, so far."""
+
+    def __init__(
+        self, problem: Descent, point: Point, diagonal: Vector, ridge: Vector, until: float, products: int = 0
+    ) -> None:
+        """ridge: (n,), or (1,) for all. diagonal: (n,) of H + ridge. until: the residual falls to this share of the
+        gradient."""
+        self.problem, self.point, self.products = problem, point, products
+        self._diagonal, self._ridge, self._until = diagonal, ridge, until
+        self._system = ConjugateGradients(-problem.last.gradient, lambda r: r / diagonal)
+
+    @property
+    def done(self) -> bool:
+        return self.products >= MOST_PRODUCTS or self._system.fell_to(self._until)
+
+    @property
+    def direction(self) -> Vector:
+        """(n,) that H is to be multiplied with next."""
+        return self._system.direction
+
+    def advance(self, product: Vector) -> None:
+        """Move on by a product of H with the direction, (n,)."""
+        self.products += 1
+        self._system.advance(product + self._ridge * self.direction)
+
+    def finish(self, tol: float) -> None:
+        """Let the problem aim at where this has led."""
+        fall = 0.5 * float((self._system.residual - self.problem.last.gradient) @ self._system.solution)
+        self.problem.step_to(self.problem.w + self._system.solution, fall)
+        self.problem.reduce_smoothing(tol)
+
+    def arrays(self, name: str) -> dict[str, Vector]:
+        """Return what ``restore`` wants, for a SolverState; name: of the problem."""
+        arrays = {f"{name} diagonal": self._diagonal, f"{name} ridge": self._ridge}
+        return arrays | self._system.arrays(name)
+
+    @classmethod
+    def restore(cls, problem: Descent, name: str, state: SolverState, products: int) -> NewtonStep:
+        """Return the step of which ``arrays`` are in the state, after so many products in passes."""
+        diagonal, ridge = (np.array(state.arrays[f"{name} {a}"]) for a in ("diagonal", "ridge"))
+        point = replace(problem.new_point(), straight=False, diagonal=True)
+        step = cls(problem, point, diagonal, ridge, UNTIL, products)
+        step._system.restore(name, state)
+        return step
+
+
+def multiply(steps: list[NewtonStep], sum_up: SumUp) -> bool:
+    """Make a product of the Hessian for each step that wants one; return False where none does."""
+    going = [step for step in steps if not step.done]
+    if not going:
+        return False
+    points = [replace(step.point, diagonal=False, direction=step.direction) for step in going]
+    for step, sums in zip(going, sum_up(points), strict=True):
+        step.advance(sums.product)
+    return True

@@ -12,7 +12,7 @@ from llsvm.memory.sizes import format_size
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.solvers.smsvm.multipliers import MULTIPLIER_ROW_BYTES
 from llsvm.solvers.smsvm.newton import FEW_COLUMNS
-from llsvm.solvers.smsvm.rows import row_bytes
+from llsvm.solvers.smsvm.sums import row_bytes
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 
 # The first five are for the memory plan: where one is too low, a run takes more memory than its limit; where it is

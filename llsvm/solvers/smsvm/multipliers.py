@@ -1,9 +1,9 @@
 """The method of multipliers with semismooth Newton steps and an L1 norm, over rows at hand (Yan & Li 2020; Li,
 Sun & Toh 2018): where SmSVM's smoothing crawls, since classes are nearly separable, C is large or columns are raw.
 
-Primal:  P(w) = Σ_i C_i φ(m_i, t_i) + (l2/2) ‖w‖² + l1 ‖w‖₁ over these rows, the dual variables of all others fixed:
-their part is linear (``Rest``). Proximal points (Rockafellar 1976) of its dual, from α^k on, are found in the
-primal: with σ > 0,
+Primal:  P(w) = Σ_i C_i φ(m_i, t_i) + (l2/2) ‖w‖² + l1 ‖w‖₁ over these rows (``AtHand``), the dual variables of
+all others fixed: their part is linear (``Rest``). Proximal points (Rockafellar 1976) of its dual, from α^k on,
+are found in the primal: with σ > 0,
 
     α_i(w) = argmax over a of  a (t_i − m_i(w)) − epsilon |a| − ½ ridge a²/C_i − (a − α_i^k)²/(2σ)
     ψ(w) = (l2/2) ‖w‖² + l1 ‖w‖₁ + Σ of these maxima
@@ -15,7 +15,7 @@ is known to as many digits as the primal. Margins are kept, and moved by what ea
 anew: what rounding they have is then the same in every step.
 
 With many columns steps are on working sets of columns: weights that are not zero, and the worst of the others. A
-step copies its columns of the rows that bend, or where that copy has no room makes do with products (columns.py).
+step copies its columns of the rows that bend, or where that copy has no room makes do with products (newton.py).
 The logistic loss, and smooth losses without bounds on α, need no proximal points by column: with σ = ∞ the steps
 are Newton's on the primal (newGLMNET: Yuan, Ho & Lin 2012).
 """
@@ -23,24 +23,37 @@ are Newton's on the primal (newGLMNET: Yuan, Ho & Lin 2012).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import CSR, Matrix, parts_of
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.optim.augmented_lagrangian import KAPPA, MOST_STANDING, MOST_STEPS, growth_after
+from llsvm.solvers.optim.kernels import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
+from llsvm.solvers.optim.lapack import mirror
 from llsvm.solvers.optim.line_search import step_length
-from llsvm.solvers.optim.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
-from llsvm.solvers.smsvm.at_hand import AtHand, Rest
-from llsvm.solvers.smsvm.columns import active_columns
+from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.solvers.smsvm.descent import LEAST_CURVATURE, SAFEGUARD
-from llsvm.solvers.smsvm.newton import FEW_COLUMNS, minimise, violation
-from llsvm.solvers.smsvm.sums import dual_value
+from llsvm.solvers.smsvm.kernels import gather_columns
+from llsvm.solvers.smsvm.newton import (
+    FEW_COLUMNS,
+    ColumnModel,
+    Dense,
+    ProductModel,
+    active_columns,
+    minimise,
+    violation,
+)
+from llsvm.solvers.smsvm.sums import Labels, RowsLeftOut, dual_value, place_of
+from llsvm.solvers.smsvm.tuning import SmSVMTuning
+from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
-
+Index = NDArray[np.int64]
 MULTIPLIER_ROW_BYTES = 104
 """Bytes that the method takes for each row of a problem at hand, mostly for 64-bit vectors of rows. Too low, a run
 takes more memory than its limit; too high, limits that have room for all rows count as too small for it."""
@@ -54,6 +67,106 @@ more, steps work on columns whose weights stay zero."""
 _COLUMNS_GROWTH = 2
 """The columns of a step's working set for each weight that is not zero, its own included. More and fewer trade what
 they do of ``_NEW_COLUMNS``, where weights are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Sums over the rows that the method of multipliers does not work on, their α_i being fixed.
+
+    v: (d + 1,) Σ α_i y_i x_i.
+    total: Σ C_i b(α_i / C_i).
+    loss: their loss at the weights ``at``, (d + 1,), from where it goes on along −v.
+    """
+
+    v: Vector
+    total: float
+    loss: float
+    at: Vector
+
+    @classmethod
+    def of(cls, rows: RowsLeftOut) -> Rest:
+        """Return the sums of rows as SmSVM leaves them out, at the α_i that they have."""
+        sums = rows.sums
+        return cls(sums.v, sums.alpha - sums.smoothing_gap, sums.loss, rows.at)
+
+    @classmethod
+    def nothing(cls, n_columns: int) -> Rest:
+        """Return the sums of rows without a loss."""
+        none = np.zeros(n_columns)
+        return cls(none, 0.0, 0.0, none)
+
+
+class AtHand:
+    """n rows of one binary problem. labels: y_i, t_i, and C_i > 0. max_active: columns of the largest Hessian that
+    has room."""
+
+    def __init__(
+        self,
+        X: Matrix,
+        labels: Labels,
+        bias: float,
+        n_weights: int,
+        copied_values: int,
+        tuning: SmSVMTuning,
+        progress: Progress,
+    ) -> None:
+        """bias: value of the constant feature, and n_weights: d + 1 with its weight. copied_values: that a step may
+        copy by column. progress: of the run."""
+        # rows without a cost get one by which can be divided
+        self.labels = labels._replace(cost=np.maximum(labels.cost, np.finfo(np.float64).tiny))
+        self.n_weights, self.max_active = n_weights, tuning.max_active
+        self._bias, self._tuning, self.progress = bias, tuning, progress
+        self._rows = RowOperator(X, n_weights - 1, bias, tuning.piece_bytes, progress)
+        self._copied_values = copied_values
+
+    def margins(self, w: Vector) -> Vector:
+        """(n,) y_i w·x_i."""
+        return self.labels.sign * self._rows.dots(self._rows.all, w)
+
+    def weights(self, alpha: Vector) -> Vector:
+        """(d + 1,) Σ α_i y_i x_i."""
+        out = np.zeros(self.n_weights)
+        self._rows.add(self._rows.all, alpha * self.labels.sign, out)
+        return out
+
+    def squares(self, factor: Vector) -> Vector:
+        """(d + 1,) Σ factor_i x_i²; factor: (n,)."""
+        out = np.zeros(self.n_weights)
+        self._rows.add_squares(self._rows.all, factor, out)
+        return out
+
+    def model_by_products(self, h: Vector, active: Index, ridge: Vector, full: bool) -> ProductModel:
+        """½ Σ h_i (x_i·p)² + ½ Σ ridge_j p_j² over the active columns, by a copy of these where it has room, else
+        by products with the rows. full: enough rows bend for a Hessian that is far from singular. Raises OutOfTime.
+        """
+        self.progress.check()
+        n, bent = self.n_weights, np.flatnonzero(h)
+        given, max_values = (ridge, self._tuning, self.progress), self._copied_values
+        if max_values:
+            rows = *parts_of(self._rows.X), self._bias, bent, h[bent], place_of(active, n)
+            *columns, diagonal = gather_columns(*rows, len(active), max_values)
+            if columns[0][-1] <= max_values:
+                hessian = (lambda subset: self.model(h, active[subset], ridge[subset])) if full else None
+                return ColumnModel(CSR(*columns), h[bent], diagonal, *given, hessian)
+
+        def times(subset: Index, p: Vector, onto: Index) -> Vector:
+            """Return Xᵀ diag(h) X p at the columns ``onto``, where p has the columns ``subset``. Both are positions
+            among the active columns; the ridge is not part of it."""
+            whole = np.zeros(n)
+            whole[active[subset]] = p
+            return self.weights(h * self.margins(whole))[active[onto]]
+
+        return ProductModel(times, self.squares(h)[active], *given)
+
+    def model(self, h: Vector, active: Index, ridge: Vector) -> Dense:
+        """The same with its Hessian. Raises OutOfTime."""
+        self.progress.check()
+        H = np.zeros((len(active), len(active)))
+        bent = np.flatnonzero(h)
+        self._rows.outer(bent, h[bent], H, place_of(active, self.n_weights))
+        mirror(H)
+        H.flat[:: len(H) + 1] += ridge
+        return Dense(H)
 
 
 class RowDuals(NamedTuple):

@@ -2,26 +2,38 @@
 at the data. l1_j is 0 of a weight that is not penalised.
 
 SmSVM's Algorithms 2 to 4 run on the quadratic model until its minimiser is reached: each step is Newton's on
-the active set, the line search is exact, weights that reach zero leave, and those with |∂| > l1 enter. The
-paper takes one such step per pass; here a pass is followed by as many as the model needs, since they cost no
-pass.
+the active set, the line search is exact (section 2.2, Algorithm 4), weights that reach zero leave, and those with
+|∂| > l1 enter. The paper takes one such step per pass; here a pass is followed by as many as the model needs, since
+they cost no pass.
+
+``Dense`` is the model with its Hessian. ``ProductModel`` and ``ColumnModel`` are models of a step of the method of
+multipliers on wide data, without it. Coordinate descent on a copy by column keeps h_i x_i·p of every row instead of
+the model's gradient (newGLMNET: Yuan, Ho & Lin 2012). Where it crawls, the Hessian over the weights that are not
+zero finishes it; where these are too many, or the copy has no room, steps are found by conjugate gradients, since a
+product of the Hessian with a vector costs two looks at the rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import CSR
+from llsvm.objective.penalty import Penalty
+from llsvm.process.work import count_updates
+from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
 from llsvm.solvers.optim.lapack import factor_with_ridge
-from llsvm.solvers.smsvm.column_kernels import sweep_dense
-from llsvm.solvers.smsvm.linesearch import search
+from llsvm.solvers.optim.newton_system import MOST_PRODUCTS
+from llsvm.solvers.optim.row_operator import RowOperator
+from llsvm.solvers.smsvm.kernels import descend_columns, sweep_dense
+from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
-
 FEW_COLUMNS = 512
 """The most columns whose Hessian is cheap: up to so many all columns are active, however few the rows are, and the
 model's minimiser is found exactly. Higher, models are solved further than the next pass can use: without this limit
@@ -37,12 +49,56 @@ more decompositions. Higher, the model's error shows in the next step."""
 ROUGHLY = 1e-3
 """Where the minimiser is only a step, as beyond ``FEW_COLUMNS``, it is near enough when the optimality conditions
 are violated by no more than this share of what they were, or a round brings no more than this share of the whole
-fall. Conjugate gradients for such a step (columns.py) reduce the residual's norm to the same share. Lower takes
+fall. Conjugate gradients (``ProductModel``) reduce the residual's norm to the same share. Lower takes
 work that the next model makes worthless, higher takes more steps."""
+_MAX_ROUNDS_WITHOUT_HESSIAN = 60
+"""The most rounds in which a model without a Hessian is solved, each of sweeps or of a step of all columns, and of
+a Newton step on the weights that are not zero. Lower, models may be cut off, and the method of multipliers takes
+more steps; higher, models that conjugate gradients hardly move take longer to end."""
 _COLUMNS_PER_SWEEP = 24
 """Beyond ``FEW_COLUMNS`` a Newton step on the active set is as dear as one sweep for so many columns, and one sweep
 for each so many is made before it. Lower is more sweeps than the step is worth; higher leaves a far larger active
 set, which takes far more steps."""
+
+
+def search(
+    slope: float, curvature: float, w: NDArray[np.float64], d: NDArray[np.float64], l1: NDArray[np.float64]
+) -> tuple[float, NDArray[np.bool_]]:
+    """The step s ≥ 0 that minimises φ(s) = slope s + ½ curvature s² + Σ l1_i |w_i + s d_i| (eq. 2.1), and
+    what it makes zero.
+
+    w, d, l1: (n,) float64. curvature ≥ 0, l1 ≥ 0. φ' jumps upwards at the breakpoints −w_i/d_i > 0 and is linear
+    between them, so its zero is found by bisection over the sorted breakpoints (eq. 2.3).
+    Returns the step (∞ where φ falls for ever) and an (n,) mask of the w_i + s d_i of some l1_i that the step makes
+    exactly zero.
+    """
+    moves = (d != 0) & (l1 > 0)
+    breaks = np.full(len(w), -1.0)
+    np.divide(-w, d, out=breaks, where=moves & (w != 0))
+    crossing = np.flatnonzero(breaks > 0)
+    crossing = crossing[np.argsort(breaks[crossing], kind="stable")]
+    at = breaks[crossing]
+    # φ'(s) just after breakpoint number j is start + curvature s + jumps[j]: those crossed change their sign
+    signs = np.where(w != 0, np.sign(w), np.sign(d))
+    start = slope + float((l1 * signs) @ d)
+    jumps = np.concatenate([[0.0], 2 * np.cumsum(l1[crossing] * np.abs(d[crossing]))])
+    none = np.zeros(len(w), bool)
+    if start >= 0:
+        return 0.0, none
+    low, high = 0, len(at)  # the zero of φ' is after breakpoint number low - 1 and not after number high
+    while low < high:
+        middle = (low + high) // 2
+        if start + curvature * at[middle] + jumps[middle + 1] >= 0:
+            high = middle
+        else:
+            low = middle + 1
+    before = start + jumps[low]  # φ' between breakpoints low - 1 and low is before + curvature s
+    if low < len(at) and before + curvature * at[low] < 0:  # φ' jumps over zero at the breakpoint
+        none[crossing[at == at[low]]] = True
+        return float(at[low]), none
+    if curvature <= 0:
+        return (float("inf"), none) if before < 0 else (float(at[low - 1]) if low else 0.0, none)
+    return -before / curvature, none
 
 
 class Quadratic(Protocol):
@@ -165,3 +221,153 @@ def newton_step(model: Quadratic, v: Vector, slope: Vector, l1: Vector) -> float
     v[active] = to
     model.move(active, p, slope)
     return fall
+
+
+class ProductModel:
+    """½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² over A columns, by products of its Hessian with vectors.
+
+    Weights leave zero by a step of all columns at once, as long as the line search finds best; conjugate gradients
+    then move those that are not zero."""
+
+    def __init__(
+        self,
+        times: Callable[[Index, Vector, Index], Vector],
+        diagonal: Vector,
+        ridge: Vector,
+        tuning: SmSVMTuning,
+        progress: Progress,
+    ) -> None:
+        """times: from positions of columns, p over these, and other positions: Σ_i h_i (x_i·p) x_i over the latter.
+        diagonal: (A,) Σ_i h_i x_ij². ridge: (A,). progress: of the run."""
+        self._times, self._diagonal, self.ridge = times, diagonal, ridge
+        self._tuning, self._progress = tuning, progress
+        self._all = np.arange(len(ridge))
+
+    def minimise(self, g: Vector, w: Vector, l1: Vector, until: float) -> Vector:
+        """The weights v, (A,), that nearly minimise g·p + ½ pᵀHp + Σ l1_j |v_j|, p = v − w, zeros among them exact:
+        violations sum up to ``until`` times what they are at w.
+
+        g, w, l1: (A,). Where time is over, v is what was found so far."""
+        v, slope = w.copy(), g.copy()
+        goal = until * float(violation(w, g, l1).sum())
+        for _ in range(_MAX_ROUNDS_WITHOUT_HESSIAN):
+            if self._descend(v, slope, l1, goal) or self._progress.out_of_time:
+                break
+            self._second_order(v, slope, l1)
+        return v
+
+    def _descend(self, v: Vector, slope: Vector, l1: Vector, goal: float) -> bool:
+        """Move all weights, in place, towards where each would be best by itself. Returns whether violations sum
+        up to ``goal`` there."""
+        bend = self._diagonal + self.ridge
+        bend[bend <= 0] = 1.0
+        to = v - slope / bend
+        d = np.sign(to) * np.maximum(np.abs(to) - l1 / bend, 0.0) - v
+        Hd = self.product(self._all, d)
+        step, zeros = search(float(slope @ d), float(d @ Hd), v, d, l1)
+        if np.isfinite(step):
+            v += step * d
+            v[zeros] = 0.0
+            slope += step * Hd
+        return float(violation(v, slope, l1).sum()) <= goal
+
+    def _second_order(self, v: Vector, slope: Vector, l1: Vector) -> None:
+        """Newton's step on the weights that are not zero, in place."""
+        newton_step(self, v, slope, l1)
+
+    def solve(self, subset: Index, right: Vector) -> Vector:
+        """By conjugate gradients, nearly; any multiple of a descent direction does for the line search."""
+        scale = self._diagonal[subset] + self.ridge[subset]
+        scale[scale <= 0] = 1.0
+        d = conjugate_gradients(
+            lambda p: self.product(subset, p),
+            right,
+            lambda r: r / scale,
+            ROUGHLY,
+            MOST_PRODUCTS,
+            self._progress,
+        )
+        return d if d.any() else right / scale
+
+    def product(self, subset: Index, d: Vector) -> Vector:
+        """Return H d, as ``Quadratic.product`` does."""
+        return self._times(subset, d, subset) + self.ridge[subset] * d
+
+    def move(self, subset: Index, p: Vector, slope: Vector) -> None:
+        """Change the slope by H p, as ``Quadratic.move`` does."""
+        slope += self._times(subset, p, self._all)
+        slope[subset] += self.ridge[subset] * p
+
+
+class ColumnModel(ProductModel):
+    """The same by a copy of the columns, of which there is only what is in rows with h_i > 0, since the method of
+    multipliers and losses that end leave few of these. Sweeps of coordinate descent let weights leave zero."""
+
+    def __init__(
+        self,
+        columns: CSR,
+        h: Vector,
+        diagonal: Vector,
+        ridge: Vector,
+        tuning: SmSVMTuning,
+        progress: Progress,
+        hessian: Callable[[Index], Dense] | None = None,
+    ) -> None:
+        """columns, diagonal: what ``gather_columns`` returns. h: (n,) curvatures of its rows, positive. hessian:
+        over some positions among the columns, ascending, where it may be had."""
+        operator = RowOperator(columns, len(h), 0.0, tuning.piece_bytes, progress)
+        h = np.append(h, 0.0)  # of the operator's constant feature, which there is not
+
+        def times(subset: Index, p: Vector, onto: Index) -> Vector:
+            rows = np.zeros(len(h))
+            operator.add(subset, p, rows)
+            return operator.dots(onto, h * rows)
+
+        super().__init__(times, diagonal, ridge, tuning, progress)
+        self._columns, self._operator, self._h, self._hessian = columns, operator, h, hessian
+
+    def _descend(self, v: Vector, slope: Vector, l1: Vector, goal: float) -> bool:
+        """Sweeps until violations sum up to ``goal``, or until a step of second order is worth its price: it is
+        cheaper where there is room for a Hessian over the weights that are not zero."""
+        tuning, before, bent = self._tuning, v.copy(), np.zeros(len(self._h))
+        by_hessian = self._hessian is not None and np.count_nonzero(v) <= tuning.max_active
+        max_sweeps = tuning.sweeps_by_hessian if by_hessian else tuning.sweeps
+        made = descend_columns(
+            *self._columns, self._h, self._diagonal, self.ridge, l1, slope, before, v, bent, goal, max_sweeps
+        )
+        count_updates(made * len(v), made * len(self._columns.data), False)
+        if made == max_sweeps:
+            slope += self._operator.dots(self._all, bent) + self.ridge * (v - before)
+        return made < max_sweeps
+
+    def _second_order(self, v: Vector, slope: Vector, l1: Vector) -> None:
+        """By the Hessian over the weights that are not zero or will soon not be, while these are not too many."""
+        subset = np.flatnonzero((v != 0) | (np.abs(slope) > l1))
+        if self._hessian is None or len(subset) > self._tuning.max_active:
+            super()._second_order(v, slope, l1)
+            return
+        new, _ = minimise(self._hessian(subset), slope[subset], v[subset], l1[subset], True, self._progress)
+        self.move(subset, new - v[subset], slope)
+        v[subset] = new
+
+
+def active_columns(w: Vector, gradient: Vector, max_active: int, penalty: Penalty) -> Index:
+    """Return up to ``max_active`` columns for the active set: those of weights that are not zero and of gradients
+    above ½ l1, which may be above l1 after the step. A free intercept is always among them.
+
+    w: (n,) and gradient: (n,), of the objective without L1."""
+    size, taken, l1 = np.abs(gradient), w != 0, penalty.l1
+    taken[-1] |= penalty.intercept
+    nonzero = np.flatnonzero(taken)
+    if len(nonzero) >= max_active:  # the worst placed
+        violations = np.where(w != 0, np.abs(gradient + l1 * np.sign(w)), size - l1)
+        if penalty.intercept:
+            violations[-1] = np.inf
+        return np.sort(np.argpartition(-violations, max_active - 1)[:max_active])
+    # A smaller share than half takes more columns whose weights stay zero; a larger one finds some columns a step
+    # late.
+    others = np.flatnonzero(~taken & (size > 0.5 * l1))
+    room = max_active - len(nonzero)
+    if len(others) > room:
+        others = others[np.argpartition(-size[others], room - 1)[:room]]
+    return np.union1d(nonzero, others)

@@ -17,28 +17,22 @@ from numpy.typing import NDArray
 from llsvm.errors import UsageError
 from llsvm.objective.best import BestPrimal
 from llsvm.objective.certificate import Certificate
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import PLQLoss, loss_of
 from llsvm.objective.penalty import Penalty
-from llsvm.objective.problems import Problems
+from llsvm.objective.problems import Problems, RowCosts
 from llsvm.process.threads import Threads
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
-from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.base import NO_ROOM, ROUNDED, STALLED, Report
 from llsvm.solvers.optim.conjugate_gradients import UNTIL
-from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.report import NO_ROOM, ROUNDED, STALLED, Report
-from llsvm.solvers.saved_values import problem_name
-from llsvm.solvers.smsvm.columns import active_columns
-from llsvm.solvers.smsvm.descent import GAP_SHARE, Descent, Known
-from llsvm.solvers.smsvm.hard_problems import HardProblems
+from llsvm.solvers.optim.lapack import one_blas_thread
+from llsvm.solvers.optim.line_search import ROUNDING
+from llsvm.solvers.smsvm.descent import GAP_SHARE, Descent, Known, NewtonStep, multiply
+from llsvm.solvers.smsvm.hard_problems import HardProblems, NearRows
 from llsvm.solvers.smsvm.layout import Layout
-from llsvm.solvers.smsvm.near_rows import NearRows
-from llsvm.solvers.smsvm.newton import FEW_COLUMNS
-from llsvm.solvers.smsvm.step import NewtonStep, multiply
-from llsvm.solvers.smsvm.summing import Summing
-from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
-from llsvm.solvers.state import SolverState, Value
+from llsvm.solvers.smsvm.newton import FEW_COLUMNS, active_columns
+from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Summing, Sums
+from llsvm.solvers.state import SolverState, Value, problem_name
 from llsvm.solvers.stopping import StoppingRule, Verdict
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream

@@ -46,13 +46,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import loss_of
 from llsvm.objective.penalty import Penalty
-from llsvm.objective.problems import Fold, Problems
+from llsvm.objective.problems import Fold, Problems, RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import Report
+from llsvm.solvers.base import Report
 from llsvm.solvers.smsvm.layout import Layout, layout
 from llsvm.solvers.smsvm.run import NewtonRun
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning

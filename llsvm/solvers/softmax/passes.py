@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import softmax
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_matrix
-from llsvm.solvers.row_products import RowProducts
+from llsvm.solvers.optim.row_operator import RowProducts
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
