@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from cells import in_turn
 from oracle import rows, small_pages, write_svmlight
 from resume import Case, go
 
@@ -161,8 +162,7 @@ SCALED = {
 }
 
 
-@pytest.mark.parametrize("scale", ["minmax", "maxabs", "standard", "unit-row"])
-@pytest.mark.parametrize("name", SCALED)
+@pytest.mark.parametrize(("name", "scale"), in_turn(SCALED, ["minmax", "maxabs", "standard", "unit-row"], 2))
 def test_kept_weights_need_no_pass_where_scales_change(name, scale, tmp_path, monkeypatch):
     features, labels, options = SCALED[name]
     features = features + np.linspace(-1.0, 4.0, 600)[:, None] * np.arange(1.0, 11.0)
@@ -259,7 +259,7 @@ def test_weights_keep_their_columns_where_rows_bring_more(tmp_path):
 @pytest.mark.parametrize("settings", [{"solver": "llsvm"}, {"multiclass": "crammer-singer"}])
 def test_out_of_core_too(settings, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    case = Case({"scale": "none", "cache": "always", **settings}, ledger=80_000, n=900, d=8, classes=3)
+    case = Case({"scale": "none", "cache": "always", **settings}, ledger=60_000, n=450, d=8, classes=3)
     data = case.write(tmp_path / "a.svm")
     training = go(case, data, tmp_path / "m", tmp_path / "S")
     assert training.stream.place == "cache"

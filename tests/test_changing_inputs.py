@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells import in_turn
 from format_files import OPTIONS, WRITERS, rows, write
 
 from llsvm.convert import convert
@@ -57,16 +58,14 @@ def read(source, change, path):
 CHANGES = [overwrite, replace, append, truncate]
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "change"), in_turn(KINDS, CHANGES, 2))
 def test_changed_during_a_reading(tmp_path, kind, change):
     path, source = opened(tmp_path, kind)
     with pytest.raises(DataError, match="changed while it was in use"):
         read(source, change, path)
 
 
-@pytest.mark.parametrize("change", [overwrite, append, truncate])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "change"), in_turn(KINDS, [overwrite, append, truncate], 1))
 def test_changed_between_readings(tmp_path, kind, change):
     path, source = opened(tmp_path, kind)
     assert sum(block.n_rows for block in source.blocks(1 << 20)) == len(Y)

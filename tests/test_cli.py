@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -125,9 +124,9 @@ def fake(monkeypatch) -> type[FakeTraining]:
 
 
 def test_help_is_instant_and_lists_exit_codes():
-    began = time.monotonic()
+    began = os.times().children_user
     done = subprocess.run([*PROGRAM, "--help"], capture_output=True, text=True, check=True)
-    assert time.monotonic() - began < 2  # 0.1 s on an idle machine
+    assert os.times().children_user - began < 1  # 0.1 s of processor, whoever else wants one
     assert "Exit codes" in done.stdout
     code = "import sys, llsvm.cli; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -361,10 +360,11 @@ def test_inspect_tells_what_training_with_the_same_options_needs(data):
         answer = json.loads(process.communicate()[0])
         return answer["smallest_memory_bytes"], answer["plan"]["solver"]
 
-    assert smallest()[1] == "llsvm"
+    plain, solver = smallest()
+    assert solver == "llsvm"
     assert smallest("--kernel", "rbf")[1] == "smo"
     joint = smallest("--multiclass", "crammer-singer")
-    assert joint == (smallest()[0] + 20_000_000, "sequential-dual")  # what compiling takes
+    assert joint == (plain + 20_000_000, "sequential-dual")  # what compiling takes
 
 
 def test_inspect_says_what_no_limit_can_mend(tmp_path):

@@ -11,6 +11,7 @@ import pyarrow.dataset as ds
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from cells import in_turn, pairwise
 
 import llsvm
 from llsvm.data.arrow import ArrowSource
@@ -60,9 +61,7 @@ def given(frames, door, folder):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("nothing", NOTHING)
-@pytest.mark.parametrize("values", VALUES)
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("door", "values", "nothing"), pairwise(DOORS, VALUES, NOTHING))
 def test_the_part_that_has_values_types_the_column(tmp_path, door, values, nothing):
     full, empty = frame(VALUES[values]), frame(NOTHING[nothing](4))
     wanted = llsvm.train([full, empty], **PLAIN).feature_names
@@ -77,8 +76,7 @@ def test_the_part_that_has_values_types_the_column(tmp_path, door, values, nothi
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("nothing", NOTHING)
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("door", "nothing"), in_turn(DOORS, NOTHING, 2))
 def test_documents_that_are_all_empty(tmp_path, door, nothing):
     """Scored, and where training begins with them."""
     full, empty = frame(["good film", "bad film", "good", "bad"]), frame(NOTHING[nothing](4))

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from cells import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -86,9 +87,7 @@ def content(path):
     return rows, labels
 
 
-@pytest.mark.parametrize("name", SOURCES)
-@pytest.mark.parametrize("first", KINDS)
-@pytest.mark.parametrize("second", KINDS)
+@pytest.mark.parametrize(("name", "first", "second"), pairwise(SOURCES, KINDS, KINDS))
 def test_what_it_writes_it_reads(tmp_path, name, first, second):
     start = tmp_path / name
     start.write_text(SOURCES[name])

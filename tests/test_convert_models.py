@@ -69,7 +69,7 @@ def answer(path, documents):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("written", TO)
 @pytest.mark.parametrize("read", FROM)
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1000), gaps=st.sets(st.sampled_from(sorted(CELLS))), documents=st.booleans())
 @example(seed=1, gaps={"text"}, documents=False)
 @example(seed=1, gaps=set(CELLS), documents=True)

@@ -12,6 +12,7 @@ import pyarrow.feather as feather
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
+from cells import in_turn
 
 import llsvm
 from llsvm.errors import DataError, UsageError
@@ -143,8 +144,7 @@ def by_csv(tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize("label", LABELS)
-@pytest.mark.parametrize("door", [*FILES, *FRAMES])
+@pytest.mark.parametrize(("door", "label"), in_turn([*FILES, *FRAMES], LABELS, 3))
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_one_answer_whichever_way_the_data_come_in(tmp_path, by_csv, door, label):
     rows = table(label)

@@ -115,7 +115,7 @@ def facts_of(data, options, max_bytes):
 
 
 @given(tables(), st.sampled_from([1 << 9, 1 << 20]))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 def test_columns_and_rows_are_the_same_by_every_way_in(table, max_bytes):
     rows, options = table
     answers = {}

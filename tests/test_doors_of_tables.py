@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from cells import in_turn
 
 import llsvm
 from llsvm.errors import DataError
@@ -197,8 +198,7 @@ CONDITIONS = {
 }
 
 
-@pytest.mark.parametrize("door", [*DOORS, "batches"])
-@pytest.mark.parametrize("where", CONDITIONS)
+@pytest.mark.parametrize(("where", "door"), in_turn(CONDITIONS, [*DOORS, "batches"], 3))
 def test_conditions_on_text_that_means_dates_or_truth_values(door, where, tmp_path):
     batches = door == "batches"
     data = pa.table(nights()).to_batches() if batches else data_of(door, nights(), tmp_path)
@@ -265,8 +265,9 @@ def labelled(*words):
     }
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("words", [("FALSE", "TRUE"), ("False", "True"), ("maybe", "TRUE")])
+@pytest.mark.parametrize(
+    ("door", "words"), in_turn(DOORS, [("FALSE", "TRUE"), ("False", "True"), ("maybe", "TRUE")], 2)
+)
 def test_one_spelling_of_true_stands_for_all(door, words, tmp_path):
     data = data_of(door, labelled(*words), tmp_path)
     model, _ = trained(data, positive="true")
@@ -327,17 +328,23 @@ def with_late(words, cell):
 
 
 @pytest.mark.parametrize(
-    ("words", "cell", "value"),
+    ("door", "words", "cell", "value"),
     [
-        (["true", "false", "TRUE"], "1", 1.0),
-        (["true", "false", "TRUE"], "0", 0.0),
-        (["true", "1", "0", "False"], "1", 1.0),
-        (["2024-01-05", "2024-02-07"], "2024-01-05 12:00", 19727.5),
-        (["2024-01-05 10:11", "2024-02-07 12:30"], "2024-01-05 06:00:00.0", 19727.25),
-        (["2024-01-05 10:11", "2024-02-07 12:30"], "2024-01-05", 19727.0),
+        (first, *second)
+        for first, second in in_turn(
+            DOORS,
+            [
+                (["true", "false", "TRUE"], "1", 1.0),
+                (["true", "false", "TRUE"], "0", 0.0),
+                (["true", "1", "0", "False"], "1", 1.0),
+                (["2024-01-05", "2024-02-07"], "2024-01-05 12:00", 19727.5),
+                (["2024-01-05 10:11", "2024-02-07 12:30"], "2024-01-05 06:00:00.0", 19727.25),
+                (["2024-01-05 10:11", "2024-02-07 12:30"], "2024-01-05", 19727.0),
+            ],
+            2,
+        )
     ],
 )
-@pytest.mark.parametrize("door", DOORS)
 def test_a_late_cell_that_says_the_same_otherwise_is_taken(door, words, cell, value, tmp_path):
     from llsvm.data import open_source
 
@@ -358,8 +365,7 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize("words", MOMENTS)
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("door", "words"), in_turn(DOORS, MOMENTS, 2))
 def test_labels_that_spell_the_same_date_or_time_are_the_same(door, words, tmp_path):
     """Whatever door a model comes from, it is evaluated alike on the rows from CSV, which has dates there."""
     data, by_csv = (data_of(each, labelled(*words), tmp_path) for each in (door, "csv"))
@@ -386,8 +392,7 @@ ALIKE = {
 }
 
 
-@pytest.mark.parametrize("kind", ALIKE)
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("kind", "door"), in_turn(ALIKE, DOORS, 3))
 def test_labels_that_spell_the_same_value_are_one_and_a_note_says_so(door, kind, tmp_path):
     """As they are where a file has numbers or dates instead of text, whatever the format."""
     words = [ALIKE[kind][i % 3] for i in range(N)]

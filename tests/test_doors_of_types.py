@@ -11,6 +11,7 @@ import pyarrow.csv as pacsv
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
+from cells import pairwise
 from typer.testing import CliRunner
 
 import llsvm
@@ -226,9 +227,7 @@ def test_whole_numbers_keep_their_digits_beside_others(model, some, first, kind,
         assert llsvm.train(path, label="v", categorical=["v"], **ROOM).labels == sorted(words)
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl"])
-@pytest.mark.parametrize("first", [2**53, 2**70])
-@pytest.mark.parametrize("small", [1, 1.5])
+@pytest.mark.parametrize(("kind", "first", "small"), pairwise(["csv", "jsonl"], [2**53, 2**70], [1, 1.5]))
 def test_whole_numbers_keep_their_digits_where_a_later_batch_has_larger_ones(
     model, small, first, kind, tmp_path
 ):

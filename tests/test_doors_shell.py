@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from cells import in_turn
 from test_doors import FILES, LABELS, N, options, table
 from typer.testing import CliRunner
 
@@ -28,8 +29,7 @@ def as_typed(given):
     return words
 
 
-@pytest.mark.parametrize("label", LABELS)
-@pytest.mark.parametrize("door", FILES)
+@pytest.mark.parametrize(("label", "door"), in_turn(LABELS, FILES, 1))
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_shell_answers_as_python_does(tmp_path, door, label):
     data, rows = tmp_path / f"rows.{door}", table(label)

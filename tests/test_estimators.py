@@ -33,7 +33,7 @@ def test_scikit_learns_checks(estimator, check):
 @pytest.mark.slow
 @parametrize_with_checks(
     [
-        *(LLSVMClassifier(loss=loss) for loss in ("squared_hinge", "logistic", "least-squares")),
+        *(LLSVMClassifier(loss=loss) for loss in ("squared_hinge", "least-squares")),
         LLSVMRegressor(loss="quantile"),
     ]
 )
@@ -131,7 +131,6 @@ def test_wrong_parameters_are_value_errors():
 @parametrize_with_checks(
     [
         LLSVMRegressor(),
-        LLSVMRegressor(loss="squared_epsilon_insensitive"),
         LLSVMRegressor(loss="huber", penalize_intercept=False, tol=1e-9),
     ]
 )

@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
+from cells import pairwise
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -46,9 +47,10 @@ CASES = {  # parameters, columns, features
 }
 
 
-@pytest.mark.parametrize("library", FRAMES)
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("kind", [LLSVMClassifier, LLSVMRegressor, LLSVMOutlierDetector])
+@pytest.mark.parametrize(
+    ("case", "library", "kind"),
+    pairwise(CASES, FRAMES, [LLSVMClassifier, LLSVMRegressor, LLSVMOutlierDetector]),
+)
 def test_the_columns_are_those_of_the_frame(case, library, kind):
     options, names, features = CASES[case]
     frame = FRAMES[library](ROWS[names])
@@ -152,10 +154,15 @@ ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("form", ARRAYS)
-@pytest.mark.parametrize("missing", ["zero", "mean"])
-@pytest.mark.parametrize("scale", ["none", "standard"])
-@pytest.mark.parametrize("kind", [LLSVMClassifier, LLSVMRegressor, LLSVMOutlierDetector])
+@pytest.mark.parametrize(
+    ("kind", "scale", "missing", "form"),
+    pairwise(
+        [LLSVMClassifier, LLSVMRegressor, LLSVMOutlierDetector],
+        ["none", "standard"],
+        ["zero", "mean"],
+        ARRAYS,
+    ),
+)
 def test_missing_values_of_arrays_are_replaced_as_an_imputer_does(kind, scale, missing, form):
     X, y = ARRAYS[form](GAPS), () if kind is LLSVMOutlierDetector else (Y,)
     options = {"scale": scale, "tol": 1e-6, "max_iter": 2000}

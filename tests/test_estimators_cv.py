@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from cells import in_turn
 from oracle import rows
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegressionCV
@@ -158,8 +159,7 @@ SPLITTERS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["array", "frame", "weights of 0"])
-@pytest.mark.parametrize("name", SPLITTERS)
+@pytest.mark.parametrize(("name", "kind"), in_turn(SPLITTERS, ["array", "frame", "weights of 0"], 1))
 def test_splitters_of_scikit_learn_make_the_folds(name, kind):
     X, y = rows(n=120, d=3, noise=0.8)
     groups, weight, cv = np.arange(120) // 5, np.ones(120), SPLITTERS[name]

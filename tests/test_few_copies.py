@@ -212,6 +212,7 @@ def test_all_of_it_stays_below_the_limit(tmp_path):
     assert os.path.getsize(tmp_path / "m") < weights * MB / 2
 
 
+@pytest.mark.slow
 def test_working_sets_do_with_few_copies(tmp_path, monkeypatch):
     """Pairs at a large C, whose survivors are spilled: they come together in the room of the weights that a pass
     measures, which are 32-bit floats again after."""

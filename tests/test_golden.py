@@ -12,9 +12,7 @@ from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
 from tools import golden, golden_combinations, golden_limits
 from tools.golden_data import sparse
-from tools.golden_runs import RUNS, Run, command
-
-RUN = Run(("few.svm",))
+from tools.golden_runs import RUNS, command
 
 
 def saved(folder, coef, dual=0.75, primal=1.0, passes=3):

@@ -10,6 +10,7 @@ import pyarrow.csv as pacsv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from cells import pairwise
 
 import llsvm
 from llsvm.convert import convert
@@ -84,11 +85,14 @@ def written_twice(name):
     return frame(pd.RangeIndex(200)).reset_index(names=name)
 
 
-@pytest.mark.parametrize("name", ["Unnamed: 0", ""])
 @pytest.mark.parametrize(
-    "door", [*DOORS, "csv", "jsonl", "in pieces", "an iterator", "polars", "arrow table"]
+    ("door", "type_", "name"),
+    pairwise(
+        [*DOORS, "csv", "jsonl", "in pieces", "an iterator", "polars", "arrow table"],
+        ["numbers", "texts", "categories", "categories of numbers"],
+        ["Unnamed: 0", ""],
+    ),
 )
-@pytest.mark.parametrize("type_", ["numbers", "texts", "categories", "categories of numbers"])
 def test_an_index_that_readers_of_csv_have_named(tmp_path, door, name, type_):
     """Of text, too, as of files of which all columns are read as text, or as categories; and nothing is said of it
     afterwards."""

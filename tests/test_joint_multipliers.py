@@ -50,7 +50,7 @@ def point(seed, n=40, k=4, long=1.0):
 
 
 @pytest.mark.parametrize("method", DIRECT)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.integers(0, 10**6), st.integers(2, 6), st.sampled_from([1e-3, 1.0, 1e3]), st.sampled_from([1e-2, 1e2])
 )

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells import pairwise
 
 from llsvm.kernels.pages import (
     ESCAPE,
@@ -89,11 +90,12 @@ def numbers(loss):
     return loss.kind == REGRESSION, loss.lower, loss.upper, loss.ridge, loss.epsilon
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("bias", [0.0, 1.5])
-@pytest.mark.parametrize("single", [False, True])
-@pytest.mark.parametrize("layout", ["csr", "dense", "csr with an offset"])
+@pytest.mark.parametrize(
+    ("seed", "dtype", "bias", "single", "layout"),
+    pairwise(
+        range(3), [np.float32, np.float64], [0.0, 1.5], [False, True], ["csr", "dense", "csr with an offset"]
+    ),
+)
 def test_sweep(seed, dtype, bias, loss, single, layout):
     X, y, sign, cost, alpha, order = problem(seed, dtype, loss)
     w = (alpha * sign) @ np.hstack([X.astype(float), np.full((40, 1), bias)])
@@ -144,11 +146,10 @@ def slow_logistic_sweep(X, sign, cost, alpha, margin, order, w, bias, enough):
     return moving, gain, gap
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("bias", [0.0, 1.5])
-@pytest.mark.parametrize("single", [False, True])
-@pytest.mark.parametrize("enough", [0.0, 0.05])
-@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize(
+    ("seed", "bias", "single", "enough", "dense"),
+    pairwise(range(4), [0.0, 1.5], [False, True], [0.0, 0.05], [False, True]),
+)
 def test_logistic_sweep(seed, bias, single, enough, dense):
     X, sign, _, cost, alpha, order = problem(seed, np.float32, LOSSES[0])
     alpha[7:] *= np.random.default_rng(seed).uniform(0.001, 0.999, 33)

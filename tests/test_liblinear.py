@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from cells import pairwise
 from typer.testing import CliRunner
 
 import llsvm
@@ -47,9 +48,10 @@ def run_predict(data: Path, model: Path, out: Path, *options: str) -> np.ndarray
 
 
 @needs_liblinear
-@pytest.mark.parametrize("labels", [[-1, 1], [1, -1], [7, 2, 5]])
-@pytest.mark.parametrize("bias", ["-1", "0", "2.5"])
-@pytest.mark.parametrize("solver", [0, 1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize(
+    ("solver", "bias", "labels"),
+    pairwise([0, 1, 2, 3, 4, 5, 6, 7], ["-1", "0", "2.5"], [[-1, 1], [1, -1], [7, 2, 5]]),
+)
 def test_same_predictions_both_ways(tmp_path, labels, bias, solver):
     data, theirs, ours = tmp_path / "data", tmp_path / "theirs", tmp_path / "ours"
     X, _ = write_data(data, labels)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells import in_turn, pairwise
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import dense, liblinear, objective, rows, small_pages, with_bias, write_svmlight
@@ -68,9 +69,9 @@ def test_the_optimum_in_one_block(loss, bias, C):
     assert_optimal(training, X, y, loss == "squared_hinge", C=C, bias=bias)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("layout", [np.asarray, sp.csr_matrix])
-@pytest.mark.parametrize("bias", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("loss", "layout", "bias"), pairwise(["hinge", "squared_hinge"], [np.asarray, sp.csr_matrix], [0.0, 1.0])
+)
 def test_the_optimum_of_arrays_in_many_blocks(small, loss, layout, bias):
     X, y = rows(n=500, density=0.8)
     C = SQUARED_C if loss == "squared_hinge" else 1.0
@@ -79,9 +80,9 @@ def test_the_optimum_of_arrays_in_many_blocks(small, loss, layout, bias):
     assert_optimal(training, X, y, loss == "squared_hinge", C=C, bias=bias)
 
 
-@pytest.mark.parametrize("cache", ["always", "never", "auto"])
-@pytest.mark.parametrize("spill_format", ["arrow", "hdf5"])
-@pytest.mark.parametrize("density", [0.2, 0.9])
+@pytest.mark.parametrize(
+    ("cache", "spill_format", "density"), pairwise(["always", "never", "auto"], ["arrow", "hdf5"], [0.2, 0.9])
+)
 def test_the_optimum_of_a_file_in_many_blocks(small, tmp_path, cache, spill_format, density):
     X, y = rows(n=500, density=density)
     path = write_svmlight(tmp_path / "rows.svm", X, y)
@@ -112,8 +113,7 @@ def test_balanced_is_what_scikit_learn_means():
     assert_optimal(run(X, y, class_weight="balanced", tol=TIGHT), X, y, weight=factor[y])
 
 
-@pytest.mark.parametrize("class_weight", [None, {1: 3.0, 3: 0.2}])
-@pytest.mark.parametrize("ledger", [None, 4 * LEDGER])
+@pytest.mark.parametrize(("ledger", "class_weight"), in_turn([None, 4 * LEDGER], [None, {1: 3.0, 3: 0.2}], 1))
 def test_one_against_the_rest(small, ledger, class_weight):
     X, y = rows(n=600, classes=4)
     options = {"tol": TIGHT, "bias": 1.0, "max_passes": None, "class_weight": class_weight}
@@ -175,10 +175,10 @@ KINDS = [
 ONE_ROW_BLOCKS = {"block_bytes": 200, "block_rows": 1, "survivor_bytes": 4000, "survivor_rows": 50}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("layout", [np.asarray, sp.csr_matrix])
-@pytest.mark.parametrize("ledger", [None, 22_000])
+@pytest.mark.parametrize(
+    ("kind", "loss", "layout", "ledger"),
+    pairwise(KINDS, ["hinge", "squared_hinge"], [np.asarray, sp.csr_matrix], [None, 22_000]),
+)
 def test_awkward_rows(monkeypatch, kind, loss, layout, ledger):
     X, y = awkward(kind)
     small_pages(monkeypatch)
@@ -307,10 +307,12 @@ def test_the_same_seed_gives_the_same_weights(small, tmp_path, ledger, threads):
 # -- the state it keeps -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("paper", [False, True])
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("ledger", [100_000_000, 4 * LEDGER])
-@pytest.mark.parametrize("layout", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize(
+    ("layout", "ledger", "loss", "paper"),
+    pairwise(
+        [np.asarray, sp.csr_matrix], [100_000_000, 4 * LEDGER], ["hinge", "squared_hinge"], [False, True]
+    ),
+)
 def test_weights_and_dual_are_those_of_the_dual_variables(small, tmp_path, paper, loss, ledger, layout):
     """After every report: w = Σ α y x and the dual objective is D(α), α in its bounds."""
     # Paper mode goes on with the survivors until they settle to tol, whatever the passes.

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells import pairwise
 from oracle import rows, run, small_pages, with_bias
 from sklearn.linear_model import LogisticRegression
 
@@ -38,9 +39,7 @@ def test_liblinear_is_inside_the_certificate(C, density):
     assert best <= certificate.primal[0] * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("survivors", [1.0, 0.1])
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
+@pytest.mark.parametrize(("survivors", "threads", "multiclass"), pairwise([1.0, 0.1], [1, 2], ["ovr", "ovo"]))
 def test_out_of_core_is_as_in_memory(monkeypatch, survivors, threads, multiclass):
     X, y = rows(n=900, classes=3)
     options = {"loss": "logistic", "bias": 1.0, "multiclass": multiclass, "solver": "llsvm"}

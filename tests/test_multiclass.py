@@ -9,6 +9,7 @@ import numpy as np
 import oracle
 import pytest
 import slow_multiclass as slow
+from cells import in_turn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -69,7 +70,7 @@ def dual_of(X, y, cost, share, bias):
     return cost @ share.sum(axis=1) - 0.5 * np.sum(w * w)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 5), st.booleans(), st.floats(0.01, 100))
 def test_sub_problem_is_solved_exactly(seed, k, weston, length):
     rng = np.random.default_rng(seed)
@@ -308,8 +309,7 @@ def test_the_certificate_is_the_objective_of_what_is_handed_back(multiclass):
     assert model.certificate.relative_gap <= 1e-3
 
 
-@pytest.mark.parametrize("multiclass", DIRECT)
-@pytest.mark.parametrize("by_class", [False, True])
+@pytest.mark.parametrize(("multiclass", "by_class"), in_turn(DIRECT, [False, True], 1))
 def test_out_of_core_finds_the_same_optimum(tmp_path, multiclass, by_class):
     from sklearn.datasets import dump_svmlight_file
 
@@ -335,8 +335,7 @@ def test_out_of_core_finds_the_same_optimum(tmp_path, multiclass, by_class):
     assert within.certificate.total_dual <= outside.certificate.total_primal
 
 
-@pytest.mark.parametrize("multiclass", DIRECT)
-@pytest.mark.parametrize("share", [4, 10**9])
+@pytest.mark.parametrize(("multiclass", "share"), in_turn(DIRECT, [4, 10**9], 1))
 def test_packed_shares_of_many_classes(tmp_path, monkeypatch, multiclass, share):
     """Shares of 40 classes are packed, in memory or, where there is no room, on disk; survivors are spilled."""
     X, y = blobs(n=4000, d=60, k=40, seed=8)

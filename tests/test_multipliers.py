@@ -8,6 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import liblinear, objective, rows, run, small_pages, with_bias
@@ -258,7 +259,7 @@ def hard(draw):
     return X.astype(np.float32), y, C * rng.choice([1.0, 0.1, 3.0], n)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(hard(), st.sampled_from([*LOSSES, "logistic"]), st.booleans())
 def test_any_small_problem(problem, name, sparse):
     X, y, cost = problem
@@ -304,9 +305,17 @@ def table(name):
     return getattr(datasets, f"load_{name}")(return_X_y=True)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic"])
-@pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
-@pytest.mark.parametrize(("name", "C"), [("wine", 1.0), ("wine", 1e4), ("iris", 1e4), ("digits", 1e4)])
+@pytest.mark.parametrize(
+    ("name", "C", "multiclass", "loss"),
+    [
+        (*first, second, third)
+        for first, second, third in pairwise(
+            [("wine", 1.0), ("wine", 1e4), ("iris", 1e4), ("digits", 1e4)],
+            ["ovr", "ovo"],
+            ["hinge", "squared_hinge", "logistic"],
+        )
+    ],
+)
 def test_raw_columns(name, C, multiclass, loss):
     """Sweeps alone take up to 70 s of processor for these, or do not end."""
     X, y = table(name)
@@ -375,9 +384,9 @@ def test_the_dual_never_falls(ledger, monkeypatch):
 LOOKING_AT_LIBRARIES = 400_000  # bytes: what finding BLAS takes, whatever the data
 
 
-@pytest.mark.parametrize("ledger", [None, 4_000_000])
-@pytest.mark.parametrize("layout", [np.asarray, sp.csr_matrix])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("layout", "threads", "ledger"), pairwise([np.asarray, sp.csr_matrix], [1, 2], [None, 4_000_000])
+)
 def test_no_more_memory_than_was_signed_for(layout, threads, ledger, monkeypatch):
     worthwhile, solve, peaks, begun = SecondOrder.is_worthwhile, SecondOrder.solve, [], []
     monkeypatch.setattr(

@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from cells import in_turn
 from test_doors_of_tables import DOORS, ROOM, N, data_of, trained
 from typer.testing import CliRunner
 
@@ -41,8 +42,7 @@ OF_TEXT = {  # of a column that the file says is text
 }
 
 
-@pytest.mark.parametrize("door", [*DOORS, "batches"])
-@pytest.mark.parametrize("where", {**NUMERIC, **OF_TEXT})
+@pytest.mark.parametrize(("where", "door"), in_turn({**NUMERIC, **OF_TEXT}, [*DOORS, "batches"], 3))
 def test_numbers_written_as_text_are_compared(door, where, tmp_path):
     if where in OF_TEXT and door == "csv":  # which has no text that reads as numbers
         return
@@ -64,8 +64,9 @@ def test_labels_are_computed_of_them(door, tmp_path):
     assert llsvm.evaluate(model, data)["rows"] == THERE.sum()
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("where", ["town > 5", "town == 7", "town + 1 > 2", "town in (7, 8)"])
+@pytest.mark.parametrize(
+    ("door", "where"), in_turn(DOORS, ["town > 5", "town == 7", "town + 1 > 2", "town in (7, 8)"], 2)
+)
 def test_other_text_is_refused_with_the_remedy(door, where, tmp_path):
     data = data_of(door, COLUMNS, tmp_path)
     with pytest.raises(DataError, match=r"town is .*string.*(in quotes|for numbers)"):

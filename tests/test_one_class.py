@@ -7,6 +7,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells import pairwise
 from oracle import run, small_pages, write_svmlight
 from sklearn.datasets import load_iris, load_wine
 from sklearn.svm import OneClassSVM
@@ -64,9 +65,7 @@ def certified(found, X, nu, weight=None):
 # -- out of core, in memory -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("nu", NUS)
-@pytest.mark.parametrize("density", [1.0, 0.2])
-@pytest.mark.parametrize("survivors", [1.0, 0.1])
+@pytest.mark.parametrize(("nu", "density", "survivors"), pairwise(NUS, [1.0, 0.2], [1.0, 0.1]))
 def test_out_of_core_is_certified(monkeypatch, nu, density, survivors):
     """Many blocks, survivors in memory and spilled, float32 dual variables, rows of weight 0, 1 and 2."""
     X = rows(density=density)

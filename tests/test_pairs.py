@@ -6,6 +6,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+from cells import in_turn
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -146,8 +147,7 @@ def test_a_seed_repeats_exactly():
     np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
-@pytest.mark.parametrize("ledger", [None, 5_000_000])
+@pytest.mark.parametrize(("multiclass", "ledger"), in_turn(["ovr", "ovo"], [None, 5_000_000], 1))
 def test_problems_do_not_depend_on_who_works_on_them(tmp_path, multiclass, ledger):
     """Threads that take whole problems find, to the last bit, what one thread finds that takes them in turn; out of
     core, where blocks are smaller with more threads, they find it again."""

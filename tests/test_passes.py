@@ -5,6 +5,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from cells import in_turn
 
 import llsvm
 from llsvm.data import open_with_settings
@@ -103,8 +104,9 @@ def newsgroups(data_dir, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("limit_bytes", [70_000_000, 1_000_000_000])
+@pytest.mark.parametrize(
+    ("limit_bytes", "loss"), in_turn([70_000_000, 1_000_000_000], ["hinge", "squared_hinge"], 1)
+)
 def test_raw_columns_at_a_large_cost(data_dir, limit_bytes, loss):
     """C ‖x‖² is 10^16: second order needs a large σ, none of a smooth loss, and a pass that measures its w."""
     path = data_dir / "kddcup99/kddcup.data_10_percent.gz"

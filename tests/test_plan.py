@@ -88,7 +88,7 @@ limits = st.integers(1_000_000, 2_000_000_000)
 
 
 @given(dataset=datasets, needs=needs, limit=limits)
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=50, deadline=None)
 def test_what_is_planned_never_exceeds_the_limit(dataset, needs, limit):
     left = left_after_reading(dataset, limit, {"process": 500_000})
     plan = None if left is None else left.plan(needs)
@@ -106,7 +106,7 @@ def test_what_is_planned_never_exceeds_the_limit(dataset, needs, limit):
 
 
 @given(dataset=datasets, needs=needs, limit=limits)
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=50, deadline=None)
 def test_without_survivors_in_memory_blocks_are_larger(dataset, needs, limit):
     left = left_after_reading(dataset, limit, {})
     plans = [
@@ -121,7 +121,7 @@ def test_without_survivors_in_memory_blocks_are_larger(dataset, needs, limit):
 
 
 @given(dataset=datasets, needs=needs, limit=limits, more=st.integers(0, 300_000_000))
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=50, deadline=None)
 def test_a_larger_limit_never_refuses_what_a_smaller_one_took(dataset, needs, limit, more):
     def takes(limit):
         left = left_after_reading(dataset, limit, {})
@@ -162,7 +162,7 @@ def solver_of(dataset, options):
 
 
 @given(dataset=datasets, needs=needs, limit=st.integers(2_000_000, 100_000_000))
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=50, deadline=None)
 def test_a_store_of_pages_that_are_cut_anew_takes_no_part_in_the_plan(dataset, needs, limit):
     """What a limit takes does not hang on how large the pages are that the rows were first written in."""
     size = 4_000_000

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cells import pairwise
 from oracle import liblinear, objective, rows, small_pages, with_bias
 
 from llsvm.data import open_source
@@ -76,10 +77,16 @@ def solved(X, y, weight, problems, folder, ledger=None, threads=1, tuning=DEFAUL
 
 
 @pytest.mark.parametrize(
-    ("k", "multiclass", "ledger"), [(3, "ovr", 300_000), (3, "ovo", 300_000), (2, "ovr", 80_000)]
+    ("k", "multiclass", "ledger", "loss", "out_of_core", "threads"),
+    [
+        (*first, second, *third)
+        for first, second, third in pairwise(
+            [(3, "ovr", 300_000), (3, "ovo", 300_000), (2, "ovr", 80_000)],
+            ["hinge", "squared_hinge"],
+            [(False, 1), (True, 2)],
+        )
+    ],
 )
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize(("out_of_core", "threads"), [(False, 1), (True, 2)])
 def test_a_grid_in_the_same_passes_has_the_optima_of_its_rows(
     tmp_path, monkeypatch, k, multiclass, ledger, loss, out_of_core, threads
 ):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from cells import pairwise
 from oracle import run, small_pages, with_bias
 from sklearn.svm import LinearSVR
 
@@ -48,9 +49,7 @@ def test_threads_give_the_same_every_time(monkeypatch):
     assert first.reports[-1].certificate.dual == second.reports[-1].certificate.dual
 
 
-@pytest.mark.parametrize("loss", sorted(OWN))
-@pytest.mark.parametrize("density", [1.0, 0.2])
-@pytest.mark.parametrize("survivors", [1.0, 0.1])
+@pytest.mark.parametrize(("loss", "density", "survivors"), pairwise(sorted(OWN), [1.0, 0.2], [1.0, 0.1]))
 def test_out_of_core_is_as_in_memory(monkeypatch, loss, density, survivors):
     """Many blocks, survivors in memory and spilled, float32 dual variables: the same certified optimum."""
     X, y = rows(density=density)

@@ -91,12 +91,12 @@ def llsvm_command(*words, **environment):
 @needs_moto
 @pytest.mark.parametrize("kind", WRITERS)
 def test_every_format_is_read_from_a_server(s3, tmp_path, kind):
-    address = upload(s3, f"one/{kind}/rows.{kind}", write(tmp_path, kind, X, Y))
+    address = upload(s3, f"one/{kind}/rows.{kind}", write(tmp_path, kind, X[:500], Y[:500]))
     source = open_source(address, options=OPTIONS.get(kind, {}))
     for _ in range(2):
         found, y = dense_of(source)
-        np.testing.assert_array_equal(found, X)
-        np.testing.assert_array_equal(y, Y)
+        np.testing.assert_array_equal(found, X[:500])
+        np.testing.assert_array_equal(y, Y[:500])
     assert 0 < source.bytes_read <= 2 * source.info().n_bytes
 
 

@@ -403,7 +403,7 @@ def ended(tmp_path_factory):
 
 
 @settings(
-    max_examples=60,
+    max_examples=50,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,

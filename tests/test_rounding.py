@@ -15,6 +15,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from cells import in_turn
 from oracle import run
 
 from llsvm.data import open_with_settings
@@ -173,8 +174,7 @@ def test_no_gap_is_smaller_than_the_files(tmp_path, write, loss):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("write", [write_svmlight, write_csv])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case.values()))
+@pytest.mark.parametrize(("case", "write"), in_turn(CASES, [write_svmlight, write_csv], 1))
 def test_no_gap_of_any_solver_is_smaller_than_the_files(tmp_path, case, write):
     compare(tmp_path, case, write, (1.0, 1e-3), (1e3, 1e-3), (1e2, 2e-5), (1.0, 1e-7), (1e5, 1e-6))
 

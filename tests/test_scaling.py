@@ -56,7 +56,7 @@ MATRICES = arrays(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=50)
 @given(MATRICES, st.sampled_from(sorted(SKLEARN)), st.integers(1, 19))
 def test_dense_as_scikit_learn_has_it(M, kind, cut):
     scaling = learned(kind, [M[:cut], M[cut:]], *M.shape, dense=True)
@@ -66,7 +66,7 @@ def test_dense_as_scikit_learn_has_it(M, kind, cut):
     np.testing.assert_allclose(scaled, expected, rtol=1e-4, atol=1e-4)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=50)
 @given(
     arrays(np.float32, (6, 4), elements=st.sampled_from([0.0, 1.0, 3.0])),
     arrays(np.float64, 6, elements=st.sampled_from([3e-10, 0.1, 1e8])),
@@ -96,7 +96,7 @@ def test_zeros_of_tiny_weight_beside_large_ones_count(M, weight, cut, dense):
             assert scaled[:, j].tolist() == pytest.approx(expected, rel=1e-6, abs=tolerated)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=50)
 @given(MATRICES, st.sampled_from(sorted(SKLEARN)), st.integers(1, 19))
 def test_sparse_learns_the_same_and_fills_nothing(M, kind, cut):
     n, d = M.shape

@@ -120,7 +120,7 @@ def summed(loss, seed, dense=True):
 
 
 @given(st.sampled_from(LOSSES), st.integers(0, 10_000))
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=50, deadline=None)
 def test_the_balanced_point_is_feasible_and_worth_what_is_said(name, seed):
     """The slow twin scales α itself."""
     loss = new_loss(name, epsilon=0.2, quantile=0.8, delta=0.7)

@@ -3,11 +3,11 @@ every loss; and whole runs that smoothing alone does not end."""
 
 import json
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells import pairwise
 from oracle import rows, run, small_pages, write_svmlight
 from scipy.optimize import linprog
 from sklearn.datasets import load_breast_cancer, load_digits
@@ -74,14 +74,12 @@ def optimum(loss, penalty, Z, target, cost):
 
 
 @pytest.mark.parametrize(
-    ("name", "layout", "intercept"),
+    ("name", "layout", "intercept", "l2"),
     [
-        *product(LOSSES, ["dense"], [False, True]),
-        *product(LOSSES, ["sparse"], [True]),
-        *product([*LOSSES, "logistic"], ["wide"], [False, True]),
+        *pairwise(LOSSES, ["dense", "sparse", "wide"], [False, True], [0.0, 0.5]),
+        *(("logistic", "wide", intercept, l2) for intercept, l2 in ((False, 0.5), (True, 0.0))),
     ],
 )
-@pytest.mark.parametrize("l2", [0.0, 0.5])
 def test_it_reaches_the_optimum_of_a_generic_convex_solver(name, l2, layout, intercept):
     loss, penalty = new_loss(name, quantile=0.3), Penalty(1.0, 1.0 - l2, l2, intercept)
     n, d = (25, 40) if layout == "wide" else (90, 6)

@@ -105,7 +105,7 @@ numbers = st.floats(-3, 3).filter(lambda x: x == 0 or abs(x) > 1e-3)
     st.floats(0.05, 5),
     st.floats(0, 3),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_line_search_finds_what_brute_force_finds(pairs, slope, curvature, l1):
     w, d = np.array(pairs).T
 
@@ -132,7 +132,7 @@ def test_line_search_without_curvature():
 
 
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 12), st.floats(0, 2), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_models_minimiser_satisfies_the_optimality_conditions(seed, n, rank, l1, free):
     rng = np.random.default_rng(seed)
     B = rng.normal(size=(rank, n)) * np.exp(rng.normal(size=n))
@@ -152,7 +152,7 @@ def test_the_models_minimiser_satisfies_the_optimality_conditions(seed, n, rank,
 
 @pytest.mark.parametrize(("sweeps", "by_hessian"), [(2, False), (1000, False), (2, True)])
 @given(st.integers(0, 10_000), st.integers(1, 15), st.integers(1, 12), st.floats(0.01, 2), st.floats(0.01, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_model_by_columns_has_the_minimiser_of_the_dense_one(sweeps, by_hessian, seed, n, d, l1, ridge):
     """By sweeps alone, and with steps on weights that are not zero between them; of a copy by column of sparse and
     of dense rows, and by products. Rows may have no curvature."""

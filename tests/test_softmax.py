@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells import pairwise
 from oracle import rows, small_pages, write_svmlight
 from scipy.special import logsumexp
 from scipy.special import softmax as shares
@@ -276,9 +277,15 @@ def test_a_class_without_weight_has_no_free_intercept():
         llsvm.train(X, y, intercept=True, class_weight={1: 0.0}, memory_limit="2GB", **ASKED)
 
 
-@pytest.mark.parametrize("order", [WHOLE, SHARED, PRODUCTS])
-@pytest.mark.parametrize(("threads", "classes", "weighted"), [(1, 4, False), (2, 3, True), (1, 2, False)])
-@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(
+    ("intercept", "threads", "classes", "weighted", "order"),
+    [
+        (first, *second, third)
+        for first, second, third in pairwise(
+            [False, True], [(1, 4, False), (2, 3, True), (1, 2, False)], [WHOLE, SHARED, PRODUCTS]
+        )
+    ],
+)
 def test_it_goes_on_as_if_it_had_not_been_stopped(
     tmp_path, monkeypatch, order, threads, classes, weighted, intercept
 ):

@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cells import in_turn
 from pyarrow.dataset import dataset
 
 import llsvm
@@ -77,8 +78,7 @@ def models():
     return {sort: llsvm.train(pa.table({"when": TYPED[sort], "label": LABELS}), **ROOM) for sort in TYPED}
 
 
-@pytest.mark.parametrize("given", TYPED)
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("door", "given"), in_turn(DOORS, TYPED, 3))
 def test_values_of_another_sort_are_refused(models, door, given, tmp_path):
     if (data := data_of(door, given, tmp_path)) is None:
         return

@@ -24,7 +24,7 @@ def state(n, width, nbytes=1 << 20, dtype=np.float32):
     return SparseState(n, width, dtype, nbytes, overflow), moved
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.integers(1, 9), st.sampled_from([100, 400, 700, 5000]))
 def test_it_is_an_array(seed, n, width, nbytes):
     """Whatever the room: with garbage, compacted, or moved elsewhere."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from cells import in_turn
 from typer.testing import CliRunner
 
 import llsvm
@@ -280,17 +281,23 @@ def test_a_type_of_categories_keeps_them(tmp_path):
 RATINGS = [str(i % 5 + 1) for i in range(N)]
 
 
-@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize(
-    ("words", "cell"),
+    ("words", "cell", "door"),
     [
-        (DATES, "0000-00-00"),
-        (DATES, "2023-02-30"),
-        (DATES, "unknown"),
-        (RATINGS, "\\N"),
-        (NUMBERS, "oops"),
-        (NUMBERS, "1.234,50"),
-        (["0", "1"] * (N // 2), "\\N"),
+        (*first, second)
+        for first, second in in_turn(
+            [
+                (DATES, "0000-00-00"),
+                (DATES, "2023-02-30"),
+                (DATES, "unknown"),
+                (RATINGS, "\\N"),
+                (NUMBERS, "oops"),
+                (NUMBERS, "1.234,50"),
+                (["0", "1"] * (N // 2), "\\N"),
+            ],
+            DOORS,
+            3,
+        )
     ],
 )
 def test_one_odd_cell_is_refused_by_its_place(door, words, cell, tmp_path):
@@ -362,16 +369,19 @@ def of_sorts(door, folder, *sorts):
     return path
 
 
-@pytest.mark.parametrize("door", ["csv", "jsonl", "parquet", "pandas", "polars", "batches"])
 @pytest.mark.parametrize(
-    "sorts",
-    [
-        ("days", "times of day"),
-        ("times of day", "days"),
-        ("days", "times with a zone"),
-        ("numbers", "truth values"),
-        ("truth values", "numbers"),
-    ],
+    ("door", "sorts"),
+    in_turn(
+        ["csv", "jsonl", "parquet", "pandas", "polars", "batches"],
+        [
+            ("days", "times of day"),
+            ("times of day", "days"),
+            ("days", "times with a zone"),
+            ("numbers", "truth values"),
+            ("truth values", "numbers"),
+        ],
+        2,
+    ),
 )
 def test_a_column_of_text_is_of_one_sort_in_every_batch(door, sorts, tmp_path):
     options = {"features": ["x"], "label": "label", "max_passes": 1, "tol": 0.5, "memory_limit": LIMIT}
@@ -448,8 +458,7 @@ def others(kind):
     }[kind]
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("kind", KINDS + OF_DATES)
+@pytest.mark.parametrize(("kind", "door"), in_turn(KINDS + OF_DATES, DOORS, 3))
 def test_other_conventions_are_refused(door, kind, tmp_path):
     words = others(kind)
     dates = kind in OF_DATES
@@ -482,8 +491,7 @@ UNITS = {
 }
 
 
-@pytest.mark.parametrize("door", ["csv", "parquet", "pandas"])
-@pytest.mark.parametrize("kind", UNITS)
+@pytest.mark.parametrize(("kind", "door"), in_turn(UNITS, ["csv", "parquet", "pandas"], 1))
 def test_numbers_with_units_are_refused(door, kind, tmp_path):
     words = UNITS[kind]
     with pytest.raises(
@@ -503,8 +511,7 @@ FEW_UNITS = {
 }
 
 
-@pytest.mark.parametrize("kind", FEW_UNITS)
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("door", "kind"), in_turn(DOORS, FEW_UNITS, 2))
 def test_few_numbers_with_units_are_categories_and_that_is_said(door, kind, tmp_path):
     words = [FEW_UNITS[kind][i % len(FEW_UNITS[kind])] for i in range(N)]
     model, noted = trained(data_of(door, words, tmp_path))
@@ -570,8 +577,7 @@ def test_codes_of_csv_stay_numbers_and_that_is_said(tmp_path):
     assert trained(data_of("csv", RATINGS, tmp_path))[1] == ""
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("pattern", ["1.2.{}", "K{}", "FY{:02}", "{}+"])
+@pytest.mark.parametrize(("door", "pattern"), in_turn(DOORS, ["1.2.{}", "K{}", "FY{:02}", "{}+"], 2))
 def test_other_text_is_categories(door, pattern, tmp_path):
     words = [pattern.format(i % 12 + 1) for i in range(N)]
     model, noted = trained(data_of(door, words, tmp_path))
@@ -644,18 +650,21 @@ def test_spans_of_time_that_pandas_writes_as_text_are_no_categories(tmp_path):
         llsvm.train(str(tmp_path / "rows.csv"), memory_limit=LIMIT)
 
 
-@pytest.mark.parametrize("door", ["pandas", "polars", "arrow", "parquet"])
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["2024-01-31", "2024-02-29", "2024-03-31"],
-        ["2024-01-31 12:30", "2024-02-29 13:00"],
-        ["12:30", "13:00"],
-        ["1", "2", "2024-01-31"],
-        ["$5", "$6", "$7"],
-        [f"{i} kg" for i in range(30)],
-        [*map(str, range(30)), "none of them"],
-    ],
+    ("words", "door"),
+    in_turn(
+        [
+            ["2024-01-31", "2024-02-29", "2024-03-31"],
+            ["2024-01-31 12:30", "2024-02-29 13:00"],
+            ["12:30", "13:00"],
+            ["1", "2", "2024-01-31"],
+            ["$5", "$6", "$7"],
+            [f"{i} kg" for i in range(30)],
+            [*map(str, range(30)), "none of them"],
+        ],
+        ["pandas", "polars", "arrow", "parquet"],
+        2,
+    ),
 )
 def test_text_whose_type_is_that_of_categories_is_not_judged(door, words, tmp_path):
     words = [words[i % len(words)] for i in range(120)]

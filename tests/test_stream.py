@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells import pairwise
 from oracle import dense, rows, run, small_pages, write_svmlight
 
 from llsvm.data import open_source
@@ -48,9 +49,10 @@ def mixed_rows(kind, n=600, d=40):
 KINDS = ["even", "short first", "long first", "few long", "few empty"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("where", ["cache", "source", "memory", "arrays", "sparse arrays"])
-@pytest.mark.parametrize("spill_format", ["arrow", "hdf5"])
+@pytest.mark.parametrize(
+    ("kind", "where", "spill_format"),
+    pairwise(KINDS, ["cache", "source", "memory", "arrays", "sparse arrays"], ["arrow", "hdf5"]),
+)
 def test_every_row_once_in_every_pass(monkeypatch, tmp_path, kind, where, spill_format):
     small_pages(monkeypatch)
     X, y = mixed_rows(kind)
@@ -115,17 +117,10 @@ def test_the_next_block_is_prepared_while_one_is_worked_on(monkeypatch, tmp_path
     assert sorted(np.concatenate(worked_on)) == list(range(len(y)))
 
 
-# Each kind of rows meets both widths, both caches and both formats, as do these each other.
-LEDGER_CASES = [
-    (kind, d, cache, ("arrow", "hdf5")[(i + (d == 400) + (cache == "never")) % 2])
-    for i, kind in enumerate(KINDS)
-    for d in (4, 400)
-    for cache in ("always", "never")
-]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "d", "cache", "spill_format"), LEDGER_CASES)
+@pytest.mark.parametrize(
+    ("kind", "d", "cache", "spill_format"), pairwise(KINDS, (4, 400), ("always", "never"), ("arrow", "hdf5"))
+)
 def test_training_holds_no_more_than_the_ledger(monkeypatch, tmp_path, kind, cache, d, spill_format):
     """Counted by tracemalloc, which knows every NumPy array; a buffer counts as what it may come to hold."""
     X, y = mixed_rows(kind, n=max(40_000 // d, 120), d=d)

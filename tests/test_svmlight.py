@@ -623,7 +623,7 @@ def is_of_another_kind(text):
     return False
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=any_text,
     max_bytes=st.one_of(st.integers(1, 400), st.just(PLENTY)),

@@ -132,7 +132,7 @@ def assert_as_scikit_learn(texts, options, vectorizer, **how):
 @example(DOCUMENTS, TextOptions(ngrams=(1, 2), strip_accents="unicode"))
 @example(DOCUMENTS, TextOptions(analyzer="char_wb", ngrams=(2, 4), strip_accents="ascii"))
 @example(DOCUMENTS, TextOptions(analyzer="char", ngrams=(1, 3)))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=50)
 def test_n_grams_are_those_of_scikit_learn(texts, options):
     assert counted(texts, options) == counted_by_scikit_learn(texts, options)
 
@@ -265,7 +265,7 @@ class _UnitRows:
 
 
 @given(TEXTS, OPTIONS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=50)
 def test_tfidf_of_any_documents(texts, options):
     if not any(counted_by_scikit_learn(texts, options)):
         X, names = vectorized(texts, options)
@@ -314,7 +314,7 @@ def test_the_order_of_columns_depends_on_neither_memory_nor_threads(tmp_path):
 
 
 @given(TEXTS, OPTIONS, st.sampled_from([2, 10, 20]))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=50)
 def test_hashed_columns_are_the_high_bits_of_an_n_grams_hash(texts, options, bits):
     hashed = TextOptions(
         analyzer=options.analyzer,

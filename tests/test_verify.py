@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells import in_turn
 from oracle import rows, small_pages, write_svmlight
 from typer.testing import CliRunner
 
@@ -75,8 +76,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("name", "weighted"), in_turn(CASES, [False, True], 1))
 @pytest.mark.filterwarnings("ignore:not converged")
 def test_what_was_trained_holds(name, weighted):
     features, labels, options = CASES[name]

@@ -1,13 +1,14 @@
 """``verify`` with a state: the dual point that a model's weights make, whatever they are, held against loops."""
 
+import itertools
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 from math import exp, log
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cells import in_turn, pairwise
 from kept_duals import found_in, of_row, problems_of, with_shares
 from oracle import rows, small_pages
 from test_verify_losses import EPSILON, OPTIONS, slope_by_hand
@@ -99,7 +100,7 @@ def best(linear, squares, sizes, l1, l2, bounded):
         [end],
     )
     if l2:
-        for low, high in pairwise(knots):
+        for low, high in itertools.pairwise(knots):
             used = [size for size in sizes if 0.5 * (low + high) * size > l1]
             curvature = 2.0 * squares + sum(size * size for size in used) / l2
             if curvature > 0:
@@ -159,8 +160,9 @@ def margins_by_hand(features, labels, model, options, smoothings, C=2.5):
     return np.array(values), np.array(sizes)
 
 
-@pytest.mark.parametrize("kind", ["trained", "random", "small", "large", "against"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "kind"), in_turn(CASES, ["trained", "random", "small", "large", "against"], 2)
+)
 def test_of_any_weights_it_is_the_best_on_its_ray(name, kind, trained, tmp_path, in_pieces):
     features, labels, options = CASES[name]
     model, state = trained(name)
@@ -175,10 +177,13 @@ def test_of_any_weights_it_is_the_best_on_its_ray(name, kind, trained, tmp_path,
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in CASES if "squared" in name or "squares" in name or "huber" in name]
+    ("name", "kind", "C"),
+    pairwise(
+        [name for name in CASES if "squared" in name or "squares" in name or "huber" in name],
+        ["trained", "large"],
+        [1e-2, 1e-4, 1e-8],
+    ),
 )
-@pytest.mark.parametrize("kind", ["trained", "large"])
-@pytest.mark.parametrize("C", [1e-2, 1e-4, 1e-8])
 def test_where_nothing_bounds_it_the_best_may_be_farther(name, kind, C, trained, tmp_path):
     """Than the slopes themselves: these are small, and with a small C nothing else is in the way. Of huber they are
     bounded."""

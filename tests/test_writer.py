@@ -32,7 +32,7 @@ def as_pieces(block):
     return [block.slice(i, i + 1) for i in range(block.n_rows)]
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(given=st.lists(blocks(), max_size=6), page_bytes=st.integers(1, 3000), by_row=st.booleans())
 def test_all_rows_come_back_in_order(workspace, given, page_bytes, by_row):
     pages = writer(workspace, page_bytes)
