@@ -15,7 +15,7 @@ import numpy as np
 
 from llsvm.block import CSR, Block
 from llsvm.data import DEFAULT_FORMAT, open_source
-from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.data.source import BlockSource, DerivedSource, SourceInfo
 from llsvm.data.table_rows import columns_of_expressions
 from llsvm.errors import DataError, ModelError
 from llsvm.features.labels import is_text
@@ -43,7 +43,7 @@ def left_out_in_training(model: Model) -> tuple[str, ...]:
     return tuple(name for name in (*names, *columns_of_expressions(asked, None)) if name is not None)
 
 
-class NumberedColumns:
+class NumberedColumns(DerivedSource):
     """The rows of a source whose columns have numbers, not names; see BlockSource.
 
     model: that scores them. doubted: a file that seems to count its columns from 1, where the model's training data
@@ -51,23 +51,20 @@ class NumberedColumns:
     """
 
     def __init__(self, source: BlockSource, model: Model, doubted: bool) -> None:
-        self._source, self._model, self._doubted = source, model, doubted
+        super().__init__(source)
+        self._model, self._doubted = model, doubted
         self._notes: tuple[str, ...] = ()
-
-    @property
-    def bytes_read(self) -> int:
-        return self._source.bytes_read
 
     def info(self) -> SourceInfo:
         """Return the facts of the source, with notes on columns that the model does not know."""
-        info = self._source.info()
+        info = self.source.info()
         return replace(info, notes=(*info.notes, *self._notes))
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """Yield the rows in order. Raises DataError."""
-        end = column_base(self._model, self._source) + self._model.n_features_in_
+        end = column_base(self._model, self.source) + self._model.n_features_in_
         n_rows = n_beyond = n_values = n_next = 0
-        for block in self._source.blocks(max_bytes):
+        for block in self.source.blocks(max_bytes):
             n_rows += block.n_rows
             if isinstance(block.X, CSR):
                 indptr, indices, _ = block.X
@@ -77,11 +74,11 @@ class NumberedColumns:
                     n_beyond += beyond
                     n_values += int(np.count_nonzero(used >= end))
                     n_next += int(np.count_nonzero(used == end))
-            if self._source.info().n_rows == n_rows:  # nothing has been made of a file of one block
+            if self.source.info().n_rows == n_rows:  # nothing has been made of a file of one block
                 self._refuse_shifted(n_rows, n_next, end)
             yield block
         self._refuse_shifted(n_rows, n_next, end)
-        name = self._source.info().name
+        name = self.source.info().name
         if n_values:
             self._notes = (
                 f"{name}: {n_values:,} values in {n_beyond:,} of {n_rows:,} rows are in columns that the model "
@@ -92,7 +89,7 @@ class NumberedColumns:
         """Raise DataError where the columns seem to count from 1. n_next: rows with the index ``end``, the one
         behind the model's last."""
         if self._doubted and n_rows >= _FEWEST_ROWS and 2 * n_next > n_rows:
-            name = self._source.info().name
+            name = self.source.info().name
             raise DataError(
                 f"{name}: {n_next:,} of {n_rows:,} rows have the index {end}, and the model knows the columns 0 to "
                 f"{end - 1}: its training data counted columns from 0, and this file seems to count from 1; pass "
