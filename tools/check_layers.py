@@ -39,15 +39,14 @@ ALONE = {
         *(
             "table",
             "table_columns",
-            "table_errors",
             "table_files",
             "table_rows",
             "arrow_memory",
             "parquet_pages",
         ),
-        *("matrix", "matrix_source", "text_chunks"),
-        *("svmlight_labels", "svmlight_pieces", "jsonl_parse", "jsonl_errors", "vw_rows"),
-        *("whole_numbers", "csv_head", "csv_streams"),
+        *("matrix", "text_chunks"),
+        *("svmlight_labels", "jsonl_parse"),
+        *("whole_numbers", "csv_head"),
     ),
     "solvers": (
         *("base", "report", "state", "stopping", "optim", "advice"),

@@ -23,16 +23,17 @@ import pyarrow.csv as pacsv
 
 from llsvm.block import Block
 from llsvm.data.csv_head import COLUMN_BYTES, PROBE_BYTES, READER_BYTES, CSVHead, header_again
-from llsvm.data.csv_streams import TELLING, Chained, EndLine, RowsWithin, Tail, row_with_rows
 from llsvm.data.source import CUT_OFF, READ_AS_NUMBERS, ColumnsBatch
 from llsvm.data.table import TableSource
-from llsvm.data.table_errors import is_without_rows
+from llsvm.data.table_columns import is_without_rows
 from llsvm.data.table_rows import compared_texts, texts_of
+from llsvm.data.text_chunks import TELLING, Chained, EndLine, RowsWithin, Tail, row_with_rows
 from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
 from llsvm.errors import DataError, MissingColumnError, counted
 from llsvm.features.column import Sort
 from llsvm.features.columns import are_plain_numbers, kind_of
 from llsvm.features.encoder import TableEncoder
+from llsvm.features.labels import NOT_A_NUMBER
 from llsvm.features.spelling import (
     BOOL,
     DATE,
@@ -46,7 +47,6 @@ from llsvm.features.spelling import (
     words_of,
 )
 from llsvm.features.table_options import LABEL_NAMES
-from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.vectorizer import RowsAhead
 from llsvm.features.value_texts import value_or_word
 from llsvm.files.fingerprint import Reading

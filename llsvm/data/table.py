@@ -29,11 +29,13 @@ from llsvm.data.table_columns import (
     index_left_out,
     meanings,
     missing_in,
+    missing_value,
     more_columns,
     numbers_rows,
     plain_texts,
+    refuse_cell,
+    refuse_label_kind,
 )
-from llsvm.data.table_errors import missing_value, refuse_cell, refuse_label_kind
 from llsvm.data.table_files import (
     TableFiles,
     codes_read_as_numbers,

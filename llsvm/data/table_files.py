@@ -14,8 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from llsvm.data.source import READ_AS_NUMBERS
-from llsvm.data.table_columns import named_as
-from llsvm.data.table_errors import refuse_damage
+from llsvm.data.table_columns import named_as, refuse_damage
 from llsvm.data.table_rows import columns_of_expressions
 from llsvm.features.columns import has_values
 from llsvm.features.fields import column_at, with_fields

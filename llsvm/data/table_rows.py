@@ -27,9 +27,8 @@ from llsvm.features.columns import (
     numbers,
     plain,
 )
-from llsvm.features.comparisons import Numerals
 from llsvm.features.encoder import TableEncoder
-from llsvm.features.expressions import Expression
+from llsvm.features.expressions import Expression, Numerals
 from llsvm.features.schema import check_columns
 from llsvm.features.spelling import as_exact, parsed, type_spelled, types_alike, words_of
 from llsvm.features.table_options import (

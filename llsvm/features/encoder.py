@@ -22,11 +22,10 @@ from llsvm.errors import DataError
 from llsvm.features import columns as arrow
 from llsvm.features.categories import Categories, Place
 from llsvm.features.column import Column, Sort
-from llsvm.features.columns import Types
+from llsvm.features.columns import Types, label_column, weight_column
 from llsvm.features.crosses import Crosses
 from llsvm.features.csr_rows import beside, from_cells, moved, ones
 from llsvm.features.doubts import Doubts
-from llsvm.features.label_columns import label_column, weight_column
 from llsvm.features.spelling import sort_of
 from llsvm.features.value_texts import LabelWords, alike_labels, as_text
 from llsvm.objective.rounding import Rounding

@@ -21,6 +21,7 @@ MAX_CLASSES = 100_000
 _CLASS_BYTES = 160  # of a label: its places here, and in what is made of them while they are put in order
 BOOL_LABELS = ("true", "false")  # as files have them
 WHOLE_BELOW = 2.0**53  # whole numbers below this are exact as float64
+NOT_A_NUMBER = "it is not a number, and the labels of a regression are (--loss says what is trained)"
 FOR_REGRESSION = "for a regression pass --loss epsilon_insensitive, huber or quantile"
 _WHOLE_FLOAT = re.compile(r"[+-]?\d+\.0+", re.ASCII)
 _FEW_ROWS = 20  # to a class, on average: more than _MANY_REAL_LABELS numbers look like targets then

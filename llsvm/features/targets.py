@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from llsvm.dataset import TargetFacts
 from llsvm.errors import DataError
-from llsvm.features.labels import LabelEncoder, is_text
+from llsvm.features.labels import NOT_A_NUMBER, LabelEncoder, is_text
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
-NOT_A_NUMBER = "it is not a number, and the labels of a regression are (--loss says what is trained)"
 _MIN_SQUARES = 1e-280  # Σ (t_i − mean)² below has lost some of its terms
 
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.row_buffer import RowBuffer, row_bytes
 from llsvm.spill.store import PageInfo, PageStore, Scratch
-from llsvm.stream.assembly import Ahead, prepared
-from llsvm.stream.passes import PagesOnDisk
+from llsvm.stream.passes import Ahead, PagesOnDisk, prepared
 from llsvm.stream.stream import Stream
 
 PIECES = 8  # blocks of the room that there is: so many at least, if pages are small enough
