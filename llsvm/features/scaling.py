@@ -235,6 +235,39 @@ class ColumnStatistics:
             self._rows._take_in(X, None if weight is None else (weight > 0).astype(np.float64))
         self._take_in(X, weight)
 
+    def merge(self, other: ColumnStatistics) -> None:
+        """Take in the statistics of other rows, by the formulas of Chan, Golub and LeVeque (1979)."""
+        if other._rows is not None and self._rows is None:
+            self._rows, self._lost = self._copy(), np.zeros((len(self._table), 2))
+        if self._rows is not None:
+            self._rows.merge(other._rows or other)
+        self._grow(other.n_columns)
+        self._total, lost = _two_sum(self._total, other._total)
+        self._total_lost += other._total_lost + float(lost)
+        n = min(len(other._table), len(self._table))
+        count, missing, mean, squares, smallest, largest, first, unit = self._table[:n].T
+        *theirs, first_there, unit_there = other._table[:n].T
+        count_there, missing_there, mean_there, squares_there, smallest_there, largest_there = theirs
+        lost_here, lost_there = np.zeros((2, n, 2))
+        lost_here[: len(self._lost)], lost_there[: len(other._lost)] = self._lost[:n], other._lost[:n]
+        new = count == 0  # columns whose first values are among the other rows
+        first[new], unit[new] = first_there[new], unit_there[new]
+        common = np.where(count_there > 0, np.minimum(unit, unit_there), unit)
+        change = np.divide(common, unit, out=np.ones(n), where=unit > 0)
+        change_there = np.divide(common, unit_there, out=np.ones(n), where=unit_there > 0)
+        apart = first_there * common - first * common + lost_there[:, 1] * change_there
+        away = (mean_there * change_there - mean * change) + (apart - lost_here[:, 1] * change)
+        total, lost_of_count = _two_sum(count, count_there)
+        missing[:], lost_of_missing = _two_sum(missing, missing_there)
+        step = away * np.divide(count_there, total, out=np.zeros(n), where=total > 0)
+        squares[:] = squares * change**2 + squares_there * change_there**2 + away * step * count
+        mean[:], lost_of_mean = _two_sum(mean * change, step)
+        count[:], unit[:] = total, common
+        smallest[:], largest[:] = np.minimum(smallest, smallest_there), np.maximum(largest, largest_there)
+        if len(self._lost):
+            lost_of_sums = lost_here[:, 0] + lost_there[:, 0] + lost_of_count + lost_of_missing
+            self._lost[:n] = np.stack([lost_of_sums, lost_here[:, 1] * change + lost_of_mean], axis=1)
+
     def _copy(self) -> ColumnStatistics:
         copied = copy(self)
         copied._table = self._table.copy()
@@ -247,8 +280,8 @@ class ColumnStatistics:
             self._total += len(X.indptr) - 1 if isinstance(X, CSR) else len(X)
         else:
             sums = np.cumsum(np.concatenate([[self._total], weight]))
-            self._total, added = float(sums[-1]), np.diff(sums)
-            lost = (sums[:-1] - (sums[1:] - added)) + (weight - added)  # Knuth's two-sum
+            _, lost = _two_sum(sums[:-1], weight)
+            self._total = float(sums[-1])
             self._total_lost = running_sum(self._total_lost, lost, len(lost))
         weights = _ALL_ONE if weight is None else weight
         if isinstance(X, CSR):
@@ -371,6 +404,13 @@ class ScaleError(Exception):
     def __init__(self, column: int, smallest: float, largest: float) -> None:
         super().__init__(column, smallest, largest)
         self.column, self.smallest, self.largest = column, smallest, largest
+
+
+def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return a + b, and what rounding has taken of it (Knuth)."""
+    total = a + b
+    added = total - a
+    return total, (a - (total - added)) + (b - added)
 
 
 @dataclass(slots=True)

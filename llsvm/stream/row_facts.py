@@ -56,6 +56,12 @@ class RowShape:
         self.dtype = np.result_type(self.dtype, X.data.dtype if isinstance(X, CSR) else X.dtype)
         self._look_at_kind(page)
 
+    def merge(self, other: RowShape) -> None:
+        """Take in the number, width and type of rows that are held elsewhere."""
+        self.n_rows, self.nnz = self.n_rows + other.n_rows, self.nnz + other.nnz
+        self.widen(other.n_columns)
+        self.dtype = np.result_type(self.dtype, other.dtype)
+
     def _look_at_kind(self, page: Block) -> None:
         """Set ``mixed`` where the page cannot be held with those before it, even if there is room. Dense rows
         become wider where columns have appeared that the first page did not have, if they still are mostly
@@ -112,9 +118,18 @@ class SampleWeights:
                 f"{source}: row {int(page.rows[at]) + 1}: a sample weight of {weight[at]:g}: "
                 "multiply all of them by one number, and divide -C by it"
             )
-        ids = page.class_ids
+        self._add(np.stack([np.ones(page.n_rows), weight**2]), page.class_ids)
+
+    def merge(self, other: SampleWeights, ids: NDArray[np.int32]) -> None:
+        """Take in the weights of rows that follow. ids: (k,) of their classes, see LabelEncoder.merge."""
+        self.given |= other.given
+        self.total, self.largest = self.total + other.total, max(self.largest, other.largest)
+        self._add(other._by_class, ids[: other._by_class.shape[1]])
+
+    def _add(self, sums: NDArray[np.float64], ids: NDArray[np.int32]) -> None:
+        """Add the columns of ``sums`` to those of the classes ``ids``."""
         before, k = self._by_class, max(self._by_class.shape[1], int(ids.max(initial=-1)) + 1)
-        self._by_class = np.stack([np.bincount(ids, None, k), np.bincount(ids, weight**2, k)])
+        self._by_class = np.array([np.bincount(ids, each, k) for each in sums], np.float64)
         self._by_class[:, : before.shape[1]] += before
 
     def squares(self, labels: RowLabels) -> NDArray[np.float64]:
