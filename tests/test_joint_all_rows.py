@@ -23,8 +23,8 @@ from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.solver import SequentialDual
 from llsvm.solvers.state import ArrayRows
-from llsvm.stream.every_row import EveryRow
 from llsvm.stream.progress import Progress
+from llsvm.stream.rereading import EveryRow
 from llsvm.stream.stream import Stream
 
 K, D, N = 3, 12, 120

@@ -30,8 +30,9 @@ from llsvm.data.table_rows import compared_texts, texts_of
 from llsvm.data.text_chunks import TELLING, Chained, EndLine, RowsWithin, Tail, row_with_rows
 from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
 from llsvm.errors import DataError, MissingColumnError, counted
+from llsvm.features.arrow_types import kind_of
 from llsvm.features.column import Sort
-from llsvm.features.columns import are_plain_numbers, kind_of
+from llsvm.features.columns import are_plain_numbers
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.labels import NOT_A_NUMBER
 from llsvm.features.spelling import (

@@ -55,8 +55,9 @@ from llsvm.data.table_rows import (
     with_computed_label,
 )
 from llsvm.errors import DataError
+from llsvm.features.arrow_types import kind_of
 from llsvm.features.column import LISTS
-from llsvm.features.columns import MissingValues, kind_of
+from llsvm.features.columns import MissingValues
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.schema import check_as_first, plan, read_as
 from llsvm.features.table_options import (

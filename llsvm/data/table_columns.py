@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from llsvm.data.arrow_memory import wide_columns
 from llsvm.data.source import BlockSource, ColumnsBatch
 from llsvm.errors import DataError
-from llsvm.features.columns import categories, empty_as_null, is_plain_text, kind_of, labels, numbers, vectors
+from llsvm.features.arrow_types import decoded, is_plain_text, kind_of
+from llsvm.features.columns import categories, empty_as_null, labels, numbers, vectors
 from llsvm.features.encoder import TableEncoder
-from llsvm.features.plain_types import decoded
 from llsvm.features.spelling import MISSING, NUMBER, kind_of_word, may_be_codes, short, type_spelled
 from llsvm.features.table_options import Roles, TableOptions, listed, matching, own_names
 from llsvm.features.value_texts import as_text

@@ -16,8 +16,8 @@ import pyarrow as pa
 from llsvm.data.source import READ_AS_NUMBERS
 from llsvm.data.table_columns import named_as, refuse_damage
 from llsvm.data.table_rows import columns_of_expressions
+from llsvm.features.arrow_types import column_at, with_fields
 from llsvm.features.columns import has_values
-from llsvm.features.fields import column_at, with_fields
 from llsvm.features.table_options import TableOptions
 from llsvm.files.changes import size_and_mtime, unchanged
 from llsvm.files.fingerprint import Reading

@@ -128,7 +128,8 @@ def _labels_of_objects(y: NDArray[Any]) -> NDArray[Any]:
     """Return labels such as bools, dates and decimals, as those of a table's column. Raises DataError."""
     import pyarrow as pa
 
-    from llsvm.features.columns import kind_of, label_column
+    from llsvm.features.arrow_types import kind_of
+    from llsvm.features.columns import label_column
 
     try:
         column = pa.array(y, from_pandas=True)

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 from numpy.typing import NDArray
 
+from llsvm.features.arrow_types import decoded, kind_of
 from llsvm.features.column import Sort, remedy_for
 from llsvm.features.labels import NOT_A_NUMBER, WHOLE_BELOW
-from llsvm.features.plain_types import decoded
 from llsvm.features.spelling import parsed, sort_of, types_alike
 from llsvm.features.targets import as_targets
 from llsvm.features.value_texts import LabelWords, as_text, most_ticks
@@ -42,36 +42,9 @@ class MissingValues(Exception):
         self.name, self.row = name, row
 
 
-def kind_of(type_: pa.DataType) -> str:
-    """Return what a column of that Arrow type can be: "number", "text", "vector", "list", "struct", or "" for
-    nothing."""
-    if types.is_dictionary(type_):
-        return kind_of(type_.value_type)
-    if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_):
-        return "number"
-    if types.is_decimal(type_) or types.is_null(type_):
-        return "number"
-    if types.is_temporal(type_):
-        return "" if types.is_interval(type_) else "number"  # months have no fixed length
-    if is_plain_text(type_):
-        return "text"
-    if types.is_fixed_size_list(type_):
-        return "vector" if kind_of(type_.value_type) == "number" else ""
-    if types.is_list(type_) or types.is_large_list(type_):
-        return "list" if kind_of(type_.value_type) == "number" else ""
-    if types.is_struct(type_) and {"indices", "values"} <= {field.name for field in type_}:
-        return "struct"
-    return ""
-
-
 def is_time(type_: pa.DataType) -> bool:
     """Return whether the type is a date, a time or a span of time."""
     return is_time(type_.value_type) if types.is_dictionary(type_) else bool(types.is_temporal(type_))
-
-
-def is_plain_text(type_: pa.DataType) -> bool:
-    """Return whether the type is text, and no type of categories."""
-    return bool(types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_))
 
 
 def are_plain_numbers(type_: pa.DataType) -> bool:

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from llsvm.errors import DataError, UsageError
-from llsvm.features.plain_types import decoded
+from llsvm.features.arrow_types import decoded
 from llsvm.features.spelling import BOOLS, NUMBER, kind_of_word
 from llsvm.features.table_options import listed, own_names
 

@@ -23,8 +23,8 @@ from llsvm.data.table_columns import (
 from llsvm.data.table_rows import computed_label, missing_labels, spelled_types, value_of
 from llsvm.errors import DataError, UsageError
 from llsvm.features.array_labels import label_array, labels_of, refuse_records, refuse_times, weights_of
-from llsvm.features.columns import is_plain_text, label_column
-from llsvm.features.fields import with_fields
+from llsvm.features.arrow_types import decoded, is_plain_text, with_fields
+from llsvm.features.columns import label_column
 from llsvm.features.frames import (
     as_table,
     column_names,
@@ -36,7 +36,6 @@ from llsvm.features.frames import (
     taken,
     text_types,
 )
-from llsvm.features.plain_types import decoded
 from llsvm.features.table_options import (
     NOTHING_KEPT,
     KeptColumns,
