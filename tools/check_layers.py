@@ -46,7 +46,7 @@ ALONE = {
         ),
         *("matrix", "text_chunks"),
         *("svmlight_labels", "jsonl_parse"),
-        *("whole_numbers", "csv_head"),
+        *("whole_numbers", "csv_head", "csv_streams"),
     ),
     "solvers": (
         *("base", "report", "state", "stopping", "optim", "advice"),

@@ -32,9 +32,9 @@ from llsvm.data.jsonl_parse import (
     read_type,
 )
 from llsvm.data.source import ColumnsBatch
-from llsvm.data.table import TableSource
+from llsvm.data.table import TextTable
 from llsvm.data.table_columns import numbers_rows
-from llsvm.data.text_chunks import BYTE_ORDER_MARK, MAX_LINE_BYTES, Chunk, cut_lines, parse_ahead, refuse_long
+from llsvm.data.text_chunks import MAX_LINE_BYTES, Chunk, refuse_long
 from llsvm.data.whole_numbers import of_any_time, only_features
 from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.column import LISTS
@@ -44,9 +44,8 @@ from llsvm.features.table_options import listed, matching
 from llsvm.features.text.vectorizer import RowsAhead
 from llsvm.features.value_texts import MOST_LABELS
 from llsvm.files.fingerprint import Reading
-from llsvm.files.inputs import STDIN, read_up_to
+from llsvm.files.inputs import STDIN
 from llsvm.files.recoded import as_utf8
-from llsvm.files.text_input import TextInput
 from llsvm.memory.budget import require_room
 from llsvm.settings.objective import REGRESSION
 
@@ -58,17 +57,16 @@ _HELD_BYTES = 5 << 20  # for each chunk that is parsed meanwhile; measured
 _COLUMN_BYTES = 10_000  # held for each column of the file, however small; measured
 
 
-class JSONLinesSource(TableSource):
+class JSONLinesSource(TextTable):
     """Files of JSON Lines."""
 
     format = "jsonl"
+    numbers_are_text = True
 
     def _begin(self, encoder: TableEncoder | None) -> None:
         self._model = encoder
         self._heads: dict[int, list[Leaf]] = {}
         self._first_row: dict[str, Any] | None = None
-        self._stdin: tuple[bytes, TextInput] | None = None
-        self._window_bytes = 0  # of the decompressor, the largest so far
         self._unseen = set[str]()  # the model's columns of which no row so far has a value
 
     def _reader_bytes(self) -> int:
@@ -105,7 +103,7 @@ class JSONLinesSource(TableSource):
         until they have a megabyte together."""
         if number not in self._heads:
             path = self._paths[number]
-            text, seen = self._first_text(number), Seen()
+            text, seen = self._head_text(path), Seen()
             self._take_in(number, text, seen)
             leaves = list(seen.leaves())
             self._heads = {
@@ -126,7 +124,7 @@ class JSONLinesSource(TableSource):
         for number in range(1, len(self._paths)):
             if self._paths[number] == STDIN or (self._first_row is not None and n_bytes >= _PROBE_BYTES):
                 break
-            text, is_first = self._first_text(number), self._first_row is None
+            text, is_first = self._head_text(self._paths[number]), self._first_row is None
             self._take_in(number, text, seen)
             n_bytes += len(text)
             leaves = list(seen.leaves()) if is_first else leaves
@@ -137,22 +135,9 @@ class JSONLinesSource(TableSource):
             if any(leaf.path[:end] in mixed for end in range(1, len(leaf.path) + 1))
         ]
 
-    def _first_text(self, number: int) -> bytes:
+    def _head_text(self, path: str) -> bytes:
         """Return the first megabyte of a file, or its first line."""
-        path = self._paths[number]
-        stream = TextInput(
-            path, self._of_stdin if path == STDIN else None, self._options.encoding, self._predicting
-        )
-        text = read_up_to(stream, _PROBE_BYTES)
-        while len(text) >= _PROBE_BYTES and b"\n" not in text and len(text) <= MAX_LINE_BYTES:
-            text += (more := read_up_to(stream, _PROBE_BYTES))
-            if not more:
-                break
-        self._window_bytes = max(self._window_bytes, stream.window_bytes)
-        if path == STDIN:
-            self._stdin = text, stream
-        else:
-            stream.close()
+        text = self._first_text(path, _PROBE_BYTES, lambda text: b"\n" in text or len(text) > MAX_LINE_BYTES)
         if len(text) > MAX_LINE_BYTES and b"\n" not in text:
             refuse_long(path, 1)
         return text
@@ -160,7 +145,6 @@ class JSONLinesSource(TableSource):
     def _take_in(self, number: int, text: bytes, seen: Seen) -> None:
         """Take in the whole lines of a file's first text."""
         whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
-        whole = whole.removeprefix(BYTE_ORDER_MARK)
         if not whole.strip():
             return
         for place, line in enumerate(whole.split(b"\n"), 1):
@@ -274,19 +258,13 @@ class JSONLinesSource(TableSource):
                 leaf._replace(type=of_any_time(leaf.type)) if leaf.name in whole else leaf for leaf in leaves
             ]
         schema = parsed_schema(leaves)
-        read, stream = self._opened(path, reading)
         size = min(max(max_bytes, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
-        seen, looks = 0, reading is not None and self._file_rows is None and not self._predicting
+        looks = reading is not None and self._file_rows is None and not self._predicting
         known = [*self._head(0), *self._head(number)] if looks else []
         keys, columns = keys_of(known), {*self._full_schema(0).names, *(leaf.written for leaf in known)}
-        try:
-            chunks = cut_lines(read, path, size, max_rows)
-            for chunk, parsed in parse_ahead(
-                chunks, lambda each: parse_whole(each, schema, leaves, whole, exact), self._threads, size
-            ):
-                self._window_bytes = max(self._window_bytes, stream.window_bytes)
-                self.bytes_read += stream.raw_bytes_read - seen
-                seen = stream.raw_bytes_read
+        with self._opened(path, reading) as stream:
+            work = lambda chunk: parse_whole(chunk, schema, leaves, whole, exact)  # noqa: E731
+            for chunk, parsed in self._parsed(stream, work, size, max_rows):
                 try:
                     batch = parsed()
                 except (pa.ArrowException, ValueError) as error:
@@ -299,28 +277,6 @@ class JSONLinesSource(TableSource):
             if reading is not None and number == len(self._paths) - 1:
                 self._tell_unseen(names)
             self._fingerprints[number] = stream.finish() or self._fingerprints[number]
-        finally:
-            stream.close()
-
-    def _opened(self, path: str, reading: Reading | None) -> tuple[Callable[[int], bytes], TextInput]:
-        """Return a function for the next bytes of a file, and the file."""
-        if path == STDIN:
-            if self._stdin is None:
-                raise DataError("-: standard input can be read once only; write the data to a file")
-            (head, stream), self._stdin = self._stdin, None
-        else:
-            stream = TextInput(path, reading, self._options.encoding, self._predicting)
-            head = read_up_to(stream, len(BYTE_ORDER_MARK))
-        head = head.removeprefix(BYTE_ORDER_MARK)
-
-        def read(size: int) -> bytes:
-            nonlocal head
-            if head:
-                part, head = head[:size], head[size:]
-                return part
-            return bytes(stream.read(size) or b"")
-
-        return read, stream
 
     def _leaves(self, number: int, names: list[str]) -> list[Leaf]:
         """Return how to read the columns ``names``: as the first file has them."""

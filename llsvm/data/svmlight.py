@@ -34,6 +34,7 @@ from llsvm.data.svmlight_labels import (
     take_words,
     words_among,
 )
+from llsvm.data.text_chunks import TextSource
 from llsvm.errors import DataError, LongRowError, UsageError
 from llsvm.files.changes import size_and_mtime, unchanged
 from llsvm.files.fingerprint import FileFingerprint, Reading
@@ -67,7 +68,7 @@ class _Parsed:
     rounded: int
 
 
-class SvmlightSource:
+class SvmlightSource(TextSource):
     """Svmlight text as blocks: X CSR float32, y float64 as written or text as objects, weight None.
 
     Column indices are handed out as they are written; ``info().index_base`` says what to subtract.
@@ -107,14 +108,8 @@ class SvmlightSource:
         self._size_and_mtime = size_and_mtime(self.path)
         self._fingerprint: FileFingerprint | None = None
         self._notes: list[str] = []
-        self._stdin: TextInput | None = None
-        self._window_bytes = 0  # of the decompressor
-        file = self._open(Reading(STDIN) if self.path == STDIN else None)
-        self.text_labels = self._has_words(file) if text_labels is None else text_labels
-        if self.path == STDIN:
-            self._stdin = file
-        else:
-            file.close()
+        first_text = self._first_text(self.path, PROBE_BYTES if text_labels is None else 1)
+        self.text_labels = self._has_words(first_text) if text_labels is None else text_labels
 
     def info(self) -> SourceInfo:
         """Return what is known so far: rows with a file's last block, columns and, under "auto", index base only
@@ -170,22 +165,17 @@ class SvmlightSource:
 
     def parse(self, max_bytes: int) -> Iterator[Block]:
         """Yield blocks from the text; see ParsedFile."""
-        with unchanged(self.path, self._size_and_mtime):
-            if self.path != STDIN:
-                file = self._open(Reading(self.path, self._fingerprint))
-            elif self._stdin is None:
-                raise DataError("-: standard input can be read once only; write the data to a file")
-            else:
-                file, self._stdin = self._stdin, None
-            with file:
-                yield from self._read(file, max_bytes)
+        reading = Reading(self.path, self._fingerprint)
+        with unchanged(self.path, self._size_and_mtime), self._opened(self.path, reading) as file:
+            yield from self._read(file, max_bytes)
 
     def _read(self, file: TextInput, max_bytes: int) -> Iterator[Block]:
         lowest = 1 if self._zero_based == "no" else 0
         reader = ChunkReader(file, self.path, max_bytes, self.rounding.dtype)
-        smallest, largest, n_rows, n_lines, counted = 1, -1, 0, 0, 0
+        smallest, largest, n_rows, n_lines = 1, -1, 0, 0
         work = partial(_parse_words if self.text_labels else _parse, arrays=ReusedArrays(), lowest=lowest)
-        for piece, parsed in _parse_all(reader, work, self._threads, IN_FLIGHT * max_bytes):
+        pieces = _parse_all(reader, work, self._threads, IN_FLIGHT * max_bytes)
+        for piece, parsed in self._counted(file, pieces):
             if parsed.bad >= 0:
                 number = n_lines + piece.text.count(b"\n", piece.start, parsed.bad) + 1
                 end = piece.text.index(b"\n", parsed.bad)
@@ -203,9 +193,6 @@ class SvmlightSource:
                 self._note(CUT_OFF.format(self.path, f"line {n_lines:,}"))
             if piece.ends_chunk:
                 reader.give_back(piece.text)
-            self._window_bytes = max(self._window_bytes, file.window_bytes)
-            self.bytes_read += file.raw_bytes_read - counted
-            counted = file.raw_bytes_read
             smallest, largest = min(smallest, parsed.smallest), max(largest, parsed.largest)
             flushed, vanished = parsed.rounded >= 2, parsed.rounded == 3
             self.rounding.count(parsed.lost, flushed=flushed, vanished=vanished)
@@ -218,16 +205,17 @@ class SvmlightSource:
                 yield Block(CSR(parsed.indptr, parsed.indices, parsed.data), parsed.y, rows)
             del piece, parsed  # else they would be held while the next are waited for
         if n_rows == 0:
-            what = "the file is empty" if counted == 0 else "no rows, only blank lines and comments"
+            what = (
+                "the file is empty" if file.raw_bytes_read == 0 else "no rows, only blank lines and comments"
+            )
             raise DataError(f"{self.path}: {what}; give a file with at least one row")
         self._fingerprint = file.finish()
         if self._index_base is None:
             self._index_base = smallest
         self._n_rows, self._n_features = n_rows, max(largest + 1 - self._index_base, 0)
 
-    def _has_words(self, file: TextInput) -> bool:
+    def _has_words(self, text: bytes) -> bool:
         """Return whether labels are text, by those of the first megabyte."""
-        text = file.peek(PROBE_BYTES)
         labels = words_among(text if len(text) < PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text)
         if labels is not None and labels[1]:
             self._note(
@@ -239,18 +227,6 @@ class SvmlightSource:
     def _note(self, sentence: str) -> None:
         if sentence not in self._notes:  # of a pass before
             self._notes.append(sentence)
-
-    def _open(self, reading: Reading | None) -> TextInput:
-        """Return the file's text."""
-        file = TextInput(self.path, reading)
-        try:
-            self._window_bytes = max(self._window_bytes, file.window_bytes)
-            if file.head.startswith(BYTE_ORDER_MARK):
-                file.read(len(BYTE_ORDER_MARK))
-        except BaseException:
-            file.close()
-            raise
-        return file
 
 
 def _note_of_zero(path: str, n_lines: int, piece: Piece) -> str:

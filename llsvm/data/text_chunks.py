@@ -1,21 +1,23 @@
-"""Text in pieces: chunks of whole lines, several of them parsed at a time, and streams that CSV is read from."""
+"""What the readers of text share: files opened one after the other, and chunks of whole lines, several of them
+parsed at a time."""
 
 from __future__ import annotations
 
-import io
-import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from llsvm.errors import DataError, LongRowError
+from llsvm.files.file_objects import looking_ahead
+from llsvm.files.fingerprint import Reading
+from llsvm.files.inputs import STDIN
+from llsvm.files.recoded import UTF_8
 from llsvm.files.text_input import TextInput
 from llsvm.process.threads import Pool
 
@@ -129,120 +131,59 @@ def parse_ahead(
         raise failed
 
 
-# Streams of text that CSV is read from.
+class TextSource:
+    """What the readers of text share: files opened one after the other, standard input once, and their lines.
 
-_END = "llsvm: end of file"
-TELLING = 3  # columns: a line of fewer values may be anything
-_MOST_CELLS = 50  # of a line, that are looked for
-
-
-class Tail(io.RawIOBase):
-    """Bytes that go by, and the last of them; ``end`` follows these."""
-
-    def __init__(self, stream: io.RawIOBase, end: bytes) -> None:
-        self._stream, self._end, self.last = stream, end, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        if n := self._stream.readinto(view) or 0:
-            self.last = bytes(view[n - 1 : n])
-            return n
-        n = min(len(view), len(self._end))
-        view[:n], self._end = self._end[:n], self._end[n:]
-        return n
-
-
-class EndLine:
-    """A line that follows the last one of a file, with a value too many, so that pyarrow asks what to do with it.
-
-    It does not ask where the file ends within quotes, which then go on: the line is part of a value.
+    bytes_read: from disk, of all readings; see BlockSource.
     """
 
-    def __init__(self, delimiter: str, n_columns: int) -> None:
-        self._text = _END + delimiter * n_columns
-        self.text = f"\n{self._text}\n".encode()
-        self.is_met = False
+    bytes_read: int
+    _threads: int
+    _window_bytes = 0  # of decompressors, the largest so far
+    _stdin_is_read = False
 
-    def __call__(self, row: Any) -> str:
-        """Return how to treat a row of too few or too many values: pyarrow's "skip" or "error"."""
-        if row.text.rstrip("\r\n") != self._text:
-            return "error"
-        self.is_met = True
-        return "skip"
+    @property
+    def _text_options(self) -> tuple[str, bool]:
+        """Return encoding and ``predicting`` of TextInput."""
+        return UTF_8, False
 
+    def _first_text(
+        self, path: str, n_bytes: int, is_enough: Callable[[bytes], bool] = lambda text: True
+    ) -> bytes:
+        """Return the first ``n_bytes`` of a file behind its byte order mark, or a multiple of these that is enough;
+        fewer where the file ends. They are read again."""
+        with looking_ahead(), TextInput(path, None, *self._text_options) as stream:
+            size = n_bytes
+            while len(text := stream.peek(size)) >= size and not is_enough(text):
+                size += n_bytes
+            self._window_bytes = max(self._window_bytes, stream.window_bytes)
+        return text.removeprefix(BYTE_ORDER_MARK)
 
-def row_with_rows(column: pa.Array, delimiter: str, n_columns: int) -> int | None:
-    """Return the first row whose value is of several lines, of which one looks like a row of the table, as where a
-    value begins with a quote that is not meant as one, and ends at the next such quote; None where there is
-    none."""
-    if n_columns < TELLING or not pc.any(pc.match_substring(column, "\n")).as_py():
-        return None
-    cell, many = f"[^{re.escape(delimiter)}\n]*", min(n_columns - 1, _MOST_CELLS)
-    row = rf"\n(?:{cell}{re.escape(delimiter)}){{{many}}}{cell}"
-    index = pc.index(pc.match_substring_regex(column, row), True).as_py()
-    return None if index < 0 else index
+    @contextmanager
+    def _opened(self, path: str, reading: Reading | None = None) -> Iterator[TextInput]:
+        """Open a file behind its byte order mark, and close it. Raises DataError."""
+        if path == STDIN:
+            if self._stdin_is_read:
+                raise DataError("-: standard input can be read once only; write the data to a file")
+            self._stdin_is_read = True
+        with TextInput(path, reading, *self._text_options) as stream:
+            if stream.head.startswith(BYTE_ORDER_MARK):
+                stream.read(len(BYTE_ORDER_MARK))
+            yield stream
 
+    def _counted(self, stream: TextInput, parts: Iterable[T]) -> Iterator[T]:
+        """Yield the parts that are made of the stream, and count its bytes."""
+        seen = 0
+        for part in parts:
+            self._window_bytes = max(self._window_bytes, stream.window_bytes)
+            self.bytes_read += stream.raw_bytes_read - seen
+            seen = stream.raw_bytes_read
+            yield part
 
-class RowsWithin:
-    """Tells values that are rows of the table, since a quote that was not meant as one began them, from those of
-    several lines: where each line has the columns' values, and one of these says something. Of two columns a value
-    of two lines is taken for what it is, if its quotes can be in pairs: there is but one row to tell it by.
-
-    delimiter: between values. fits: for each column, whether it can have a value; None: any.
-    """
-
-    def __init__(self, delimiter: str, fits: Sequence[Callable[[str], bool] | None]) -> None:
-        self._delimiter, self._fits = delimiter, fits
-
-    def first(self, column: pa.Array, place: int) -> int | None:
-        """Return the first row with such a value; None where there is none. place: of the column in the file."""
-        for row in np.flatnonzero(pc.match_substring_regex(column, self._first_line(place)).fill_null(False)):
-            if self._are_rows(column[int(row)].as_py(), place):
-                return int(row)
-        return None
-
-    def _first_line(self, place: int) -> str:
-        """Return a pattern of values whose first line has as many cells as a row from that place on."""
-        rest, delimiter = len(self._fits) - place - 1, re.escape(self._delimiter)
-        cell = f"[^{delimiter}\n]*"
-        end = "" if rest <= _MOST_CELLS else "[^\n]*"
-        return rf"\A(?:{cell}{delimiter}){{{min(rest, _MOST_CELLS)}}}{cell}{end}\n"
-
-    def _are_rows(self, value: str, place: int) -> bool:
-        n, lines, n_checked = len(self._fits), value.split("\n"), 0
-        if n < TELLING and len(lines) < TELLING and value.count('"') % 2 == 0:
-            return False
-        for at, line in enumerate(lines):
-            begin, end = place if at == 0 else 0, place + 1 if at == len(lines) - 1 else n
-            cells = line.removesuffix("\r").split(self._delimiter)
-            if len(cells) != end - begin:
-                return False
-            for i, cell in enumerate(cells, begin):
-                fit = self._fits[i]
-                if i != place and (cell[:1] == " " or (fit is not None and not fit(cell))):
-                    return False
-                n_checked += i != place and fit is not None
-        return n_checked > 0
-
-
-class Chained(io.RawIOBase):
-    """Bytes that have been read already, and then the rest."""
-
-    def __init__(self, head: bytes, rest: TextInput) -> None:
-        self._head = memoryview(head)
-        self._rest = rest
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        if len(self._head):
-            n = min(len(view), len(self._head))
-            view[:n] = self._head[:n]
-            self._head = self._head[n:]
-            return n
-        return self._rest.readinto(view)
+    def _parsed(
+        self, stream: TextInput, work: Callable[[Chunk], T], size: int, max_rows: int, *longest: int
+    ) -> Iterator[tuple[Chunk, Callable[[], T]]]:
+        """Yield chunks of the stream's lines, and functions that wait for what ``work`` makes of them. size,
+        max_rows, longest: see ``cut_lines``."""
+        chunks = cut_lines(lambda n: bytes(stream.read(n) or b""), stream.path, size, max_rows, *longest)
+        yield from self._counted(stream, parse_ahead(chunks, work, self._threads, size))

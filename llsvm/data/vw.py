@@ -23,7 +23,7 @@ from llsvm.data.block_sizes import cut
 from llsvm.data.source import FILE_BYTES, SourceInfo
 from llsvm.data.svmlight_labels import shorten
 from llsvm.data.table import LIBRARY_BYTES
-from llsvm.data.text_chunks import BYTE_ORDER_MARK, Chunk, cut_lines, parse_ahead
+from llsvm.data.text_chunks import TextSource
 from llsvm.errors import DataError
 from llsvm.features.crosses import MARK
 from llsvm.features.csr_rows import from_cells
@@ -32,7 +32,6 @@ from llsvm.files.changes import size_and_mtime, unchanged
 from llsvm.files.fingerprint import FileFingerprint, Reading, of_all
 from llsvm.files.inputs import STDIN
 from llsvm.files.remote import library_bytes
-from llsvm.files.text_input import TextInput
 from llsvm.objective.rounding import FULL_DIGITS, Rounding, lost_of_text
 
 _PROBE_BYTES = 1 << 16
@@ -45,7 +44,7 @@ _MAX_ROWS = 1 << 14  # of a chunk
 _SHOWN = 3
 
 
-class VWSource:
+class VWSource(TextSource):
     """Files of Vowpal Wabbit text as blocks: X CSR float32, y float64, weight where rows have importance weights.
 
     paths: of the files, or "-" for standard input; read as one.
@@ -87,19 +86,9 @@ class VWSource:
         self._library_bytes = LIBRARY_BYTES + library_bytes(paths) + FILE_BYTES * len(paths)
         self._fingerprints: list[FileFingerprint | None] = [None] * len(self._paths)
         self._all_fingerprints: tuple[FileFingerprint, ...] | None = None  # once there are all
-        self._window_bytes = 0  # of the decompressor, the largest so far
         self.bytes_read = 0
         self.rounding = Rounding()
-        self._stdin: TextInput | None = None
-        file = self._open(0)
-        try:
-            first = file.peek(_PROBE_BYTES)
-        finally:
-            if self._paths[0] != STDIN:
-                file.close()
-        if self._paths[0] == STDIN:
-            self._stdin = file
-        self._weighted, self._labelled = _probed(first)
+        self._weighted, self._labelled = _probed(self._first_text(self._paths[0], _PROBE_BYTES))
 
     def info(self) -> SourceInfo:
         """Return what is known of the source: rows, columns and names after a complete pass."""
@@ -152,22 +141,12 @@ class VWSource:
 
     def _read(self, number: int, max_bytes: int) -> Iterator[tuple[Examples, int]]:
         """Yield the rows of a file, and the number of the line that each part begins with."""
-        path, seen = self._paths[number], 0
-        if path != STDIN:
-            file = self._open(number, Reading(path, self._fingerprints[number]))
-        elif self._stdin is None:
-            raise DataError("-: standard input can be read once only; write the data to a file")
-        else:
-            file, self._stdin = self._stdin, None
+        path = self._paths[number]
         size = min(max(max_bytes // 2, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
         longest = max(_CHUNK_BYTES[1], max_bytes // _ROW_FACTOR)
-        with file:
-            read = lambda n: bytes(file.read(n) or b"")  # noqa: E731
-            chunks = cut_lines(read, path, size, _MAX_ROWS, longest, _ROW_FACTOR)
-            for chunk, parsed in parse_ahead(chunks, _parsed, self._threads, size):
-                self._window_bytes = max(self._window_bytes, file.window_bytes)
-                self.bytes_read += file.raw_bytes_read - seen
-                seen = file.raw_bytes_read
+        with self._opened(path, Reading(path, self._fingerprints[number])) as file:
+            work = lambda chunk: parse_rows(chunk.text)  # noqa: E731
+            for chunk, parsed in self._parsed(file, work, size, _MAX_ROWS, longest, _ROW_FACTOR):
                 try:
                     rows = parsed()
                 except BadLineError as error:
@@ -223,18 +202,6 @@ class VWSource:
     def _note(self, sentence: str) -> None:
         if sentence not in self._notes:
             self._notes.append(sentence)
-
-    def _open(self, number: int, reading: Reading | None = None) -> TextInput:
-        path = self._paths[number]
-        file = TextInput(path, Reading(STDIN) if path == STDIN else reading)
-        if file.head.startswith(BYTE_ORDER_MARK):
-            file.read(len(BYTE_ORDER_MARK))
-        self._window_bytes = max(self._window_bytes, file.window_bytes)
-        return file
-
-
-def _parsed(chunk: Chunk) -> Examples:
-    return parse_rows(chunk.text)
 
 
 def _probed(text: bytes) -> tuple[bool, bool]:
