@@ -151,7 +151,7 @@ class DatasetInfo:
     dtype: of the values. weighted: rows have sample weights. weight_sum: of these; rows without have 1.
     squared_norm: about how large ‖x_i‖² is, as solvers see the rows: what scaling leaves, else that of the first.
     largest_value: absolute, of the first rows as the source has them.
-    digest: what tells it from other data of the same shape, as far as llsvm/stream/digest.py says; "": unknown.
+    digest: what tells it from other data of the same shape, as far as llsvm/stream/row_facts.py says; "": unknown.
     pages, reading: what the memory plan follows from, beside the sizes.
     """
 

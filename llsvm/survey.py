@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.data.source import BlockSource, DerivedSource, SourceInfo
 from llsvm.errors import BudgetError, DataError, LongRowError
 from llsvm.features.labels import look_alike
 from llsvm.features.scaling import UNSCALED_ABOVE
@@ -83,28 +83,24 @@ class SurveyCounts:
                 self.other_rows += int(count)
 
 
-class CountedSource:
+class CountedSource(DerivedSource):
     """A source whose blocks are counted as they go by; ``counts`` are those of the last reading from its start.
 
     Where rows have no labels they get two by turns, so that they can be read as training would."""
 
     def __init__(self, source: BlockSource) -> None:
-        self._source = source
+        super().__init__(source)
         self.counts = SurveyCounts()
         self.complete = False
         """Has a reading come to its end?"""
 
-    @property
-    def bytes_read(self) -> int:
-        return self._source.bytes_read
-
     def info(self) -> SourceInfo:
-        return replace(self._source.info(), labelled=True)
+        return replace(self.source.info(), labelled=True)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        labelled = self._source.info().labelled
-        self.counts, self.complete = SurveyCounts(labelled, self._source.info().label_kind), False
-        for block in self._source.blocks(max_bytes):
+        labelled = self.source.info().labelled
+        self.counts, self.complete = SurveyCounts(labelled, self.source.info().label_kind), False
+        for block in self.source.blocks(max_bytes):
             self.counts.add(block)
             yield (
                 block
@@ -112,7 +108,7 @@ class CountedSource:
                 else Block(block.X, (block.rows % 2).astype(float), block.rows, block.weight)
             )
         if self.counts.n_rows == 0:
-            raise DataError(f"{self._source.info().name}: there is no row in it")
+            raise DataError(f"{self.source.info().name}: there is no row in it")
         self.complete = True
 
 

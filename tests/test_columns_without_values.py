@@ -160,3 +160,15 @@ def test_of_an_arrow_file_all_rows_tell_which_columns_have_no_values(tmp_path, m
     source.bytes_read = 0
     assert source._without_values() == ({"k"} if room else set())
     assert n * room <= len(asked) <= n * room + 1
+
+
+def test_a_column_of_text_without_values_may_be_hashed(tmp_path):
+    path, n = tmp_path / "data.parquet", 40
+    columns = {
+        "y": list("nj") * (n // 2),
+        "k": pa.array([None] * n, pa.string()),
+        "shop": [*"abcd"] * (n // 4),
+    }
+    pq.write_table(pa.table(columns), path)
+    model = llsvm.train(path, hash_bits=4, **PLAIN)
+    assert llsvm.predict(model, path).shape == (n,)

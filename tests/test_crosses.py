@@ -398,7 +398,7 @@ def test_rows_of_many_namespaces_are_crossed_some_at_a_time_with_the_same_column
     (tmp_path / "a.vw").write_text(vw_rows()[0])
     names = []
     for cells, max_bytes in ((1 << 17, 1 << 20), (5, 1 << 20), (1, 64)):
-        monkeypatch.setattr("llsvm.data.vw_rows.MAX_CELLS", cells)
+        monkeypatch.setattr("llsvm.data.vw.MAX_CELLS", cells)
         source = open_source(tmp_path / "a.vw", options={"cross": ("user:item", "item:other")})
         blocks = list(source.blocks(max_bytes))
         assert sum(block.n_rows for block in blocks) == 200

@@ -8,7 +8,7 @@ import pytest
 from llsvm.block import CSR, Block
 from llsvm.features.labels import LabelEncoder
 from llsvm.files.fingerprint import FileFingerprint
-from llsvm.stream.digest import EVERY, FIRST_ROWS, RowsDigest
+from llsvm.stream.row_facts import EVERY, FIRST_ROWS, RowsDigest
 
 N = FIRST_ROWS + 50 * EVERY
 

@@ -6,7 +6,7 @@ from oracle import dense, rows, small_pages, write_svmlight
 
 from llsvm.data import open_source
 from llsvm.memory.budget import MemoryBudget
-from llsvm.stream.every_row import EveryRow
+from llsvm.stream.rereading import EveryRow
 from llsvm.stream.stream import Stream
 
 D = 12

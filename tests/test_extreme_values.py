@@ -23,8 +23,7 @@ from llsvm.convert import convert
 from llsvm.data import open_source
 from llsvm.errors import CertificateError, DataError, ModelError, UsageError
 from llsvm.estimators.classifier import LLSVMClassifier
-from llsvm.features.column_statistics import ColumnStatistics
-from llsvm.features.scaling import to_unit_rows
+from llsvm.features.scaling import ColumnStatistics, to_unit_rows
 from llsvm.kernels.parse import PADDING_BYTES, parse
 from llsvm.models.liblinear import write_liblinear
 from llsvm.objective.rounding import keep_double

@@ -20,8 +20,8 @@ from llsvm.solvers.sequential_dual.problem import BlockShares, JointProblem, joi
 from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.sequential_dual.solver import SequentialDual
 from llsvm.solvers.state import ArrayRows
-from llsvm.stream.every_row import EveryRow
 from llsvm.stream.progress import Progress
+from llsvm.stream.rereading import EveryRow
 from llsvm.stream.stream import Stream
 
 K, D, N = 3, 12, 120

@@ -5,8 +5,8 @@ import pytest
 from oracle import small_pages, write_svmlight
 from test_stream import mixed_rows, opened
 
-from llsvm.stream.every_row import Rereading
 from llsvm.stream.progress import OutOfTime
+from llsvm.stream.rereading import Rereading
 
 
 class Numbers:

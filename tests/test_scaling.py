@@ -19,7 +19,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler, no
 from llsvm.block import CSR
 from llsvm.data import open_source
 from llsvm.estimators.classifier import LLSVMClassifier
-from llsvm.features.column_statistics import ColumnStatistics
+from llsvm.features.scaling import ColumnStatistics
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.liblinear import read_liblinear, write_liblinear
 from llsvm.scoring.measure import measure

@@ -16,7 +16,7 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import Needs
 from llsvm.row_buffer import RowBuffer
 from llsvm.solvers.llsvm.epochs import Epochs
-from llsvm.stream.assembly import prepared
+from llsvm.stream.passes import prepared
 from llsvm.stream.stream import Stream
 
 LEDGER = 30_000

@@ -4,8 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from llsvm.data.svmlight import SvmlightSource
-from llsvm.data.svmlight_pieces import ReusedArrays
+from llsvm.data.svmlight import ReusedArrays, SvmlightSource
 
 
 def address(array):

@@ -17,7 +17,7 @@ from state_suite import Case, check_resumes
 from llsvm.objective.problems import Variant
 from llsvm.solvers.llsvm import tuning as tuning_module
 from llsvm.solvers.llsvm.working_sets import WorkingSets
-from llsvm.stream.gathered import GATHERED, Gathered
+from llsvm.stream.rereading import GATHERED, Gathered
 
 AT_ONCE = math.inf  # the doubt with which they begin as soon as they can
 

@@ -128,7 +128,7 @@ MISTAKES = (
     ),
     Mistake(
         "columns are not centred",
-        "llsvm/features/column_statistics.py",
+        "llsvm/features/scaling.py",
         "shift = fill\n",
         "shift = 0 * fill\n",
         "test_scaling",

@@ -90,7 +90,7 @@ def _refuse(context: typer.Context, names: list[str], why: str) -> None:
 
 def _surveyed(file: list[str], settings: Settings) -> dict[str, Any]:
     from llsvm.data import open_source, table_options
-    from llsvm.data.table_errors import refusals
+    from llsvm.data.table_columns import refusals
     from llsvm.memory.process import default_threads
     from llsvm.survey import survey
 

@@ -333,7 +333,7 @@ def _keeps_values(source: Any, target: Any) -> bool:
     """Return whether values stay the same when Arrow casts them from one type to the other."""
     from pyarrow import types
 
-    from llsvm.features.columns import kind_of
+    from llsvm.features.arrow_types import kind_of
 
     if types.is_null(source) or types.is_null(target):
         return True

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from llsvm.data.source import BlockSource
-from llsvm.data.table_errors import refuse_cell
+from llsvm.data.table_columns import refuse_cell
 from llsvm.errors import BudgetError, UsageError
 from llsvm.features.columns import number_column
 from llsvm.features.crosses import PAIR_BYTES

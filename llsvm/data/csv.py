@@ -23,16 +23,18 @@ import pyarrow.csv as pacsv
 
 from llsvm.block import Block
 from llsvm.data.csv_head import COLUMN_BYTES, PROBE_BYTES, READER_BYTES, CSVHead, header_again
-from llsvm.data.csv_streams import TELLING, Chained, EndLine, RowsWithin, Tail, row_with_rows
+from llsvm.data.csv_streams import TELLING, EndLine, RowsWithin, Tail, row_with_rows
 from llsvm.data.source import CUT_OFF, READ_AS_NUMBERS, ColumnsBatch
-from llsvm.data.table import TableSource
-from llsvm.data.table_errors import is_without_rows
+from llsvm.data.table import TextTable
+from llsvm.data.table_columns import is_without_rows
 from llsvm.data.table_rows import compared_texts, texts_of
 from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
 from llsvm.errors import DataError, MissingColumnError, counted
+from llsvm.features.arrow_types import kind_of
 from llsvm.features.column import Sort
-from llsvm.features.columns import are_plain_numbers, kind_of
+from llsvm.features.columns import are_plain_numbers
 from llsvm.features.encoder import TableEncoder
+from llsvm.features.labels import NOT_A_NUMBER
 from llsvm.features.spelling import (
     BOOL,
     DATE,
@@ -46,12 +48,11 @@ from llsvm.features.spelling import (
     words_of,
 )
 from llsvm.features.table_options import LABEL_NAMES
-from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.vectorizer import RowsAhead
 from llsvm.features.value_texts import value_or_word
 from llsvm.files.decoding import as_utf8
 from llsvm.files.fingerprint import Reading
-from llsvm.files.inputs import STDIN, TextInput, read_up_to
+from llsvm.files.inputs import STDIN
 from llsvm.settings.objective import REGRESSION
 
 _CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together; a line may not be longer
@@ -68,15 +69,14 @@ _TOO_LONG = (
 )
 
 
-class CSVSource(TableSource):
+class CSVSource(TextTable):
     """Files of comma, tab, semicolon or bar separated values."""
 
     format = "csv"
+    numbers_are_text = True
 
     def _begin(self, encoder: TableEncoder | None) -> None:
         self._heads: dict[int, CSVHead] = {}
-        self._stdin: TextInput | None = None
-        self._window_bytes = 0  # of the decompressor, the largest so far
         self._sorts = {} if encoder is None else {c.name: c.sort for c in encoder.columns}
         header = self._options.header
         if encoder is not None and header == "auto":
@@ -171,22 +171,7 @@ class CSVSource(TableSource):
     def _head(self, number: int) -> CSVHead:
         if number not in self._heads:
             path = self._paths[number]
-            stream = TextInput(
-                path, self._of_stdin if path == STDIN else None, self._options.encoding, self._predicting
-            )
-            text = read_up_to(stream, PROBE_BYTES)
-            while len(text) >= PROBE_BYTES and text.count(b"\n", 0, -1) < 2:  # the header and a row, whole
-                if len(text) > 2 * _LONG_CHUNK_BYTES:
-                    raise DataError(_TOO_LONG.format(path))
-                more = read_up_to(stream, PROBE_BYTES)
-                text += more
-                if not more:
-                    break
-            self._window_bytes = max(self._window_bytes, stream.window_bytes)
-            if path == STDIN:
-                self._stdin = stream
-            else:
-                stream.close()
+            text = self._first_text(path, PROBE_BYTES, partial(_has_two_lines, path))
             texts = self._options.text if self._model is None else texts_of(self._model)
             # Only the first file's head and this one's are kept: there may be very many files.
             self._heads = {index: head for index, head in self._heads.items() if index == 0}
@@ -262,33 +247,19 @@ class CSVSource(TableSource):
             if name in head.spelled | self._head(0).spelled and types[name] != pa.string()
         }
         types.update(dict.fromkeys(spelled, pa.string()))
-        if self._paths[number] == STDIN:
-            if self._stdin is None:
-                raise DataError("-: standard input can be read once only; write the data to a file")
-            stream, self._stdin = self._stdin, None
-            source: Any = Chained(head.text, stream)
-            head.text = b""
-        else:
-            source = stream = TextInput(
-                self._paths[number], reading, self._options.encoding, self._predicting
-            )
         looked_at = [name for name in head.trailing if not self._predicting and self._file_rows is None]
         types.update(dict.fromkeys(looked_at, pa.string()))
-        seen = row = 0
-        end = EndLine(head.delimiter, len(head.schema))
-        source = tail = Tail(source, end.text)
-        try:
+        row, end = 0, EndLine(head.delimiter, len(head.schema))
+        with self._opened(self._paths[number], reading) as stream:
+            tail = Tail(stream, end.text)
             try:
                 read = [*names, *(name for name in looked_at if name not in names)]
-                reader = self._open(source, head, end, read, types, min(max(max_bytes, low), high))
+                reader = self._open(tail, head, end, read, types, min(max(max_bytes, low), high))
             except pa.ArrowInvalid as error:
                 if not is_without_rows(error):
                     raise
                 reader, end.is_met = (), True
-            for batch in reader:
-                self._window_bytes = max(self._window_bytes, stream.window_bytes)
-                self.bytes_read += stream.raw_bytes_read - seen
-                seen = stream.raw_bytes_read
+            for batch in self._counted(stream, reader):
                 for name in looked_at:
                     self._refuse_values_without_name(number, name, batch.column(name), row)
                 batch = batch.select(names)
@@ -308,8 +279,6 @@ class CSVSource(TableSource):
                 )
             if tail.last not in b"\r\n":
                 self._note(CUT_OFF.format(self._paths[number], "the last line"))
-        finally:
-            stream.close()
 
     def _refuse_values_without_name(self, number: int, name: str, column: pa.Array, row: int) -> None:
         """Raise DataError where the last column, which has no name, has a value. row: of the first one."""
@@ -520,6 +489,15 @@ class CSVSource(TableSource):
     def _name(self, number: int, place: int) -> str:
         names = self._head(number).schema.names  # pyarrow counts the columns of the file
         return names[place] if place < len(names) else str(place)
+
+
+def _has_two_lines(path: str, text: bytes) -> bool:
+    """Return whether the header and a row are there, whole. Raises DataError for lines that are too long."""
+    if text.count(b"\n", 0, -1) >= 2:
+        return True
+    if len(text) > 2 * _LONG_CHUNK_BYTES:
+        raise DataError(_TOO_LONG.format(path))
+    return False
 
 
 def _is_among(values: Collection[Any], decimal_point: str, cell: str) -> bool:

@@ -33,7 +33,7 @@ from llsvm.features.spelling import (
 from llsvm.features.table_options import LABEL_NAMES, columns_of, own_names, tidy
 from llsvm.features.value_texts import MOST_LABELS
 from llsvm.files.decoding import as_utf8
-from llsvm.files.inputs import STDIN, base_suffix, refuse_other_kinds
+from llsvm.files.inputs import base_suffix, refuse_other_kinds
 from llsvm.memory.budget import require_room
 from llsvm.process.loading import require_threads
 
@@ -79,7 +79,6 @@ class CSVHead:
         first_names: Collection[str] = (),
         labels: Sequence[str] = (),
     ) -> None:
-        self.text = text if path == STDIN else b""  # which cannot be read again
         whole = text if len(text) < PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
         body = whole.removeprefix(_BOM)
         blank = len(body) - len(body.lstrip(b"\r\n"))

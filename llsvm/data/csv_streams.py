@@ -11,8 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from llsvm.files.inputs import TextInput
-
 _END = "llsvm: end of file"
 TELLING = 3  # columns: a line of fewer values may be anything
 _MOST_CELLS = 50  # of a line, that are looked for
@@ -108,23 +106,3 @@ class RowsWithin:
                     return False
                 n_checked += i != place and fit is not None
         return n_checked > 0
-
-
-class Chained(io.RawIOBase):
-    """Bytes that have been read already, and then the rest."""
-
-    def __init__(self, head: bytes, rest: TextInput) -> None:
-        self._head = memoryview(head)
-        self._rest = rest
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        if len(self._head):
-            n = min(len(view), len(self._head))
-            view[:n] = self._head[:n]
-            self._head = self._head[n:]
-            return n
-        return self._rest.readinto(view)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
-from llsvm.data.source import FILE_BYTES, BlockSource, SourceInfo
+from llsvm.data.source import FILE_BYTES, BlockSource, DerivedSource, SourceInfo
 from llsvm.errors import DataError
 from llsvm.features.labels import BOOL_LABELS, is_text, look_alike, number_of, quoted
 from llsvm.features.table_options import listed, own_names, unknown_columns
@@ -23,7 +23,7 @@ POSITIVE, NEGATIVE = 1.0, -1.0
 _SHOWN = 12
 
 
-class OneAgainstRest:
+class OneAgainstRest(DerivedSource):
     """The rows of another source; y is 1 where its label is ``positive``, else -1.
 
     source: of the rows.
@@ -32,17 +32,13 @@ class OneAgainstRest:
     """
 
     def __init__(self, source: BlockSource, positive: str, must_occur: bool = True) -> None:
-        self.source = source
+        super().__init__(source)
         self._positive = positive.strip()
         self._must_occur = must_occur
         self._names: tuple[Any, Any] | None = None
         number = number_of(self._positive)
         self._number = math.nan if number is None else float(number)
         self._whole = number if isinstance(number, int) else None  # of which a float may not have all digits
-
-    @property
-    def bytes_read(self) -> int:
-        return self.source.bytes_read
 
     def info(self) -> SourceInfo:
         info = self.source.info()  # its batches have the labels as they were
@@ -98,7 +94,7 @@ class OneAgainstRest:
         return same
 
 
-class LabelsOfKind:
+class LabelsOfKind(DerivedSource):
     """The rows of another source, whose labels are taken for what they are in a regression, or left aside.
 
     source: of the rows. kind: REGRESSION or UNLABELLED, see llsvm.settings.objective. scale_targets: see
@@ -106,15 +102,11 @@ class LabelsOfKind:
     """
 
     def __init__(self, source: BlockSource, kind: str, scale_targets: bool = False) -> None:
-        self.source = source
+        super().__init__(source)
         self._kind, self._scale_targets = kind, scale_targets
         encoder = source.info().encoder
         if encoder is not None:  # which knows the row, and the file that it is in
             encoder.label_kind = kind
-
-    @property
-    def bytes_read(self) -> int:
-        return self.source.bytes_read
 
     def info(self) -> SourceInfo:
         return replace(self.source.info(), label_kind=self._kind, scale_targets=self._scale_targets)
@@ -136,24 +128,17 @@ class LabelsOfKind:
 _MOST_LABELS = 1000  # that are looked at
 
 
-class Noted:
+class Noted(DerivedSource):
     """The rows of another source. note: a sentence beside those that it has."""
 
     def __init__(self, source: BlockSource, note: str) -> None:
-        self.source, self._note = source, note
-
-    @property
-    def bytes_read(self) -> int:
-        return self.source.bytes_read
+        super().__init__(source)
+        self._note = note
 
     def info(self) -> SourceInfo:
         """Return what is known of the source, with the note first; see BlockSource."""
         info = self.source.info()
         return replace(info, notes=(self._note, *info.notes))
-
-    def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """Yield the rows in order; see BlockSource."""
-        return self.source.blocks(max_bytes)
 
 
 class LabelsNoted(Noted):
@@ -197,7 +182,7 @@ def places(where: str, names: Sequence[str], wanted: Sequence[str]) -> NDArray[n
     return np.array([at[name] for name in wanted], np.int64)
 
 
-class ColumnsByName:
+class ColumnsByName(DerivedSource):
     """The rows of a matrix whose columns have names, with some of them in another order.
 
     source: of the matrix.
@@ -207,30 +192,27 @@ class ColumnsByName:
     """
 
     def __init__(self, source: BlockSource, names: Sequence[str], left_out: Sequence[str] = ("*",)) -> None:
+        super().__init__(source)
         info = source.info()
-        self._source, self._names, self._left_out = source, tuple(names), tuple(left_out)
+        self._names, self._left_out = tuple(names), tuple(left_out)
         self._notes: list[str] = []
         self._take = places(info.name, info.feature_names or (), names)
         self._place = np.full(len(info.feature_names or ()), -1, np.int64)  # of a column, in the new order
         self._place[self._take] = np.arange(len(self._take))
 
-    @property
-    def bytes_read(self) -> int:
-        return self._source.bytes_read
-
     def info(self) -> SourceInfo:
-        info = self._source.info()
+        info = self.source.info()
         notes = (*info.notes, *self._notes)
         return replace(info, n_features=len(self._names), feature_names=self._names, notes=notes)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """Yield the rows in order, with the columns arranged by name; see BlockSource."""
         n_rows = 0
-        for block in self._source.blocks(max(max_bytes // 2, 1)):  # for a moment there are two of them
+        for block in self.source.blocks(max(max_bytes // 2, 1)):  # for a moment there are two of them
             n_rows += block.n_rows
             yield replace(block, X=self._arranged(block.X))
 
-        info = self._source.info()
+        info = self.source.info()
         names = info.feature_names or ()
         sentences = unknown_columns(
             dict.fromkeys(names, n_rows), [names[j] for j in self._take], self._left_out, n_rows

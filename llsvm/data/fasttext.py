@@ -6,18 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from llsvm.data.table import TableSource
-from llsvm.data.text_chunks import BYTE_ORDER_MARK, Chunk, cut_lines, parse_ahead
+from llsvm.data.table import TextTable
+from llsvm.data.text_chunks import Chunk
 from llsvm.errors import DataError
 from llsvm.features.encoder import TableEncoder
 from llsvm.files.decoding import as_utf8
 from llsvm.files.fingerprint import Reading
-from llsvm.files.inputs import STDIN, TextInput
 
 LABEL, TEXT = "label", "text"  # the columns
 PREFIX = "__label__"
@@ -28,7 +28,7 @@ _USUAL = rf"^{PREFIX}(?P<label>[^ \t\r\n\f\v]+)(?P<text>(?s:.*))$"
 _SHOWN = 3
 
 
-class FastTextSource(TableSource):
+class FastTextSource(TextTable):
     """Files of such lines; see TableSource. Blank lines are left out."""
 
     format = "fasttext"
@@ -36,8 +36,6 @@ class FastTextSource(TableSource):
     def _begin(self, encoder: TableEncoder | None) -> None:
         if encoder is None and not self._options.text:
             self._options = replace(self._options, text=(TEXT,))
-        self._read_once = False  # standard input
-        self._window_bytes = 0  # of the decompressor, the largest so far
 
     def _schema(self, number: int) -> pa.Schema:
         return _SCHEMA
@@ -49,22 +47,12 @@ class FastTextSource(TableSource):
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:
-        path, seen, n_blank = self._paths[number], 0, 0
-        if path == STDIN and self._read_once:
-            raise DataError("-: standard input can be read once only; write the data to a file")
-        self._read_once = True
+        path, n_blank = self._paths[number], 0
         size = min(max(max_bytes, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
         needed = self._need_label and LABEL in names
-        with TextInput(path, reading, self._options.encoding, self._predicting) as stream:
-            if stream.head.startswith(BYTE_ORDER_MARK):
-                stream.read(len(BYTE_ORDER_MARK))
-            chunks = cut_lines(lambda n: bytes(stream.read(n) or b""), path, size, max_rows)
-            for _, parsed in parse_ahead(
-                chunks, lambda chunk: _parsed(chunk, path, needed, self._predicting), self._threads, size
-            ):
-                self._window_bytes = max(self._window_bytes, stream.window_bytes)
-                self.bytes_read += stream.raw_bytes_read - seen
-                seen = stream.raw_bytes_read
+        with self._opened(path, reading) as stream:
+            work = partial(_parsed, path=path, needed=needed, predicting=self._predicting)
+            for _, parsed in self._parsed(stream, work, size, max_rows):
                 rows, n_left_out = parsed()
                 n_blank += n_left_out
                 yield rows.select(names)

@@ -19,7 +19,8 @@ from llsvm.data.table import TableSource
 from llsvm.data.table_columns import first_words, index_columns, more_columns, pandas_index
 from llsvm.errors import DataError
 from llsvm.features.array_labels import labels_of, weights_of
-from llsvm.features.columns import are_plain_numbers, can_be_text, kind_of, numbers
+from llsvm.features.arrow_types import kind_of
+from llsvm.features.columns import are_plain_numbers, can_be_text, numbers
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.frames import as_table, is_frame, rows
 from llsvm.features.schema import check_as_first, without_column

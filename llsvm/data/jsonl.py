@@ -7,18 +7,20 @@ says. A key that a line does not have is missing there, as null is.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.types as types
 
 from llsvm.block import Block
-from llsvm.data.jsonl_errors import complaint
 from llsvm.data.jsonl_parse import (
     Leaf,
     Seen,
     has_values,
+    is_nan,
     is_whole_table,
     keys_of,
     late_columns,
@@ -30,19 +32,20 @@ from llsvm.data.jsonl_parse import (
     read_type,
 )
 from llsvm.data.source import ColumnsBatch
-from llsvm.data.table import TableSource
+from llsvm.data.table import TextTable
 from llsvm.data.table_columns import numbers_rows
-from llsvm.data.text_chunks import BYTE_ORDER_MARK, MAX_LINE_BYTES, Chunk, cut_lines, parse_ahead, refuse_long
+from llsvm.data.text_chunks import MAX_LINE_BYTES, Chunk, refuse_long
 from llsvm.data.whole_numbers import of_any_time, only_features
 from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.column import LISTS
 from llsvm.features.encoder import TableEncoder
+from llsvm.features.labels import NOT_A_NUMBER
 from llsvm.features.table_options import listed, matching
-from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.vectorizer import RowsAhead
 from llsvm.features.value_texts import MOST_LABELS
+from llsvm.files.decoding import as_utf8
 from llsvm.files.fingerprint import Reading
-from llsvm.files.inputs import STDIN, TextInput, read_up_to
+from llsvm.files.inputs import STDIN
 from llsvm.memory.budget import require_room
 from llsvm.settings.objective import REGRESSION
 
@@ -54,17 +57,16 @@ _HELD_BYTES = 5 << 20  # for each chunk that is parsed meanwhile; measured
 _COLUMN_BYTES = 10_000  # held for each column of the file, however small; measured
 
 
-class JSONLinesSource(TableSource):
+class JSONLinesSource(TextTable):
     """Files of JSON Lines."""
 
     format = "jsonl"
+    numbers_are_text = True
 
     def _begin(self, encoder: TableEncoder | None) -> None:
         self._model = encoder
         self._heads: dict[int, list[Leaf]] = {}
         self._first_row: dict[str, Any] | None = None
-        self._stdin: tuple[bytes, TextInput] | None = None
-        self._window_bytes = 0  # of the decompressor, the largest so far
         self._unseen = set[str]()  # the model's columns of which no row so far has a value
 
     def _reader_bytes(self) -> int:
@@ -101,7 +103,7 @@ class JSONLinesSource(TableSource):
         until they have a megabyte together."""
         if number not in self._heads:
             path = self._paths[number]
-            text, seen = self._first_text(number), Seen()
+            text, seen = self._head_text(path), Seen()
             self._take_in(number, text, seen)
             leaves = list(seen.leaves())
             self._heads = {
@@ -122,7 +124,7 @@ class JSONLinesSource(TableSource):
         for number in range(1, len(self._paths)):
             if self._paths[number] == STDIN or (self._first_row is not None and n_bytes >= _PROBE_BYTES):
                 break
-            text, is_first = self._first_text(number), self._first_row is None
+            text, is_first = self._head_text(self._paths[number]), self._first_row is None
             self._take_in(number, text, seen)
             n_bytes += len(text)
             leaves = list(seen.leaves()) if is_first else leaves
@@ -133,22 +135,9 @@ class JSONLinesSource(TableSource):
             if any(leaf.path[:end] in mixed for end in range(1, len(leaf.path) + 1))
         ]
 
-    def _first_text(self, number: int) -> bytes:
+    def _head_text(self, path: str) -> bytes:
         """Return the first megabyte of a file, or its first line."""
-        path = self._paths[number]
-        stream = TextInput(
-            path, self._of_stdin if path == STDIN else None, self._options.encoding, self._predicting
-        )
-        text = read_up_to(stream, _PROBE_BYTES)
-        while len(text) >= _PROBE_BYTES and b"\n" not in text and len(text) <= MAX_LINE_BYTES:
-            text += (more := read_up_to(stream, _PROBE_BYTES))
-            if not more:
-                break
-        self._window_bytes = max(self._window_bytes, stream.window_bytes)
-        if path == STDIN:
-            self._stdin = text, stream
-        else:
-            stream.close()
+        text = self._first_text(path, _PROBE_BYTES, lambda text: b"\n" in text or len(text) > MAX_LINE_BYTES)
         if len(text) > MAX_LINE_BYTES and b"\n" not in text:
             refuse_long(path, 1)
         return text
@@ -156,7 +145,6 @@ class JSONLinesSource(TableSource):
     def _take_in(self, number: int, text: bytes, seen: Seen) -> None:
         """Take in the whole lines of a file's first text."""
         whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
-        whole = whole.removeprefix(BYTE_ORDER_MARK)
         if not whole.strip():
             return
         for place, line in enumerate(whole.split(b"\n"), 1):
@@ -270,19 +258,13 @@ class JSONLinesSource(TableSource):
                 leaf._replace(type=of_any_time(leaf.type)) if leaf.name in whole else leaf for leaf in leaves
             ]
         schema = parsed_schema(leaves)
-        read, stream = self._opened(path, reading)
         size = min(max(max_bytes, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
-        seen, looks = 0, reading is not None and self._file_rows is None and not self._predicting
+        looks = reading is not None and self._file_rows is None and not self._predicting
         known = [*self._head(0), *self._head(number)] if looks else []
         keys, columns = keys_of(known), {*self._full_schema(0).names, *(leaf.written for leaf in known)}
-        try:
-            chunks = cut_lines(read, path, size, max_rows)
-            for chunk, parsed in parse_ahead(
-                chunks, lambda each: parse_whole(each, schema, leaves, whole, exact), self._threads, size
-            ):
-                self._window_bytes = max(self._window_bytes, stream.window_bytes)
-                self.bytes_read += stream.raw_bytes_read - seen
-                seen = stream.raw_bytes_read
+        with self._opened(path, reading) as stream:
+            work = lambda chunk: parse_whole(chunk, schema, leaves, whole, exact)  # noqa: E731
+            for chunk, parsed in self._parsed(stream, work, size, max_rows):
                 try:
                     batch = parsed()
                 except (pa.ArrowException, ValueError) as error:
@@ -295,28 +277,6 @@ class JSONLinesSource(TableSource):
             if reading is not None and number == len(self._paths) - 1:
                 self._tell_unseen(names)
             self._fingerprints[number] = stream.finish() or self._fingerprints[number]
-        finally:
-            stream.close()
-
-    def _opened(self, path: str, reading: Reading | None) -> tuple[Callable[[int], bytes], TextInput]:
-        """Return a function for the next bytes of a file, and the file."""
-        if path == STDIN:
-            if self._stdin is None:
-                raise DataError("-: standard input can be read once only; write the data to a file")
-            (head, stream), self._stdin = self._stdin, None
-        else:
-            stream = TextInput(path, reading, self._options.encoding, self._predicting)
-            head = read_up_to(stream, len(BYTE_ORDER_MARK))
-        head = head.removeprefix(BYTE_ORDER_MARK)
-
-        def read(size: int) -> bytes:
-            nonlocal head
-            if head:
-                part, head = head[:size], head[size:]
-                return part
-            return bytes(stream.read(size) or b"")
-
-        return read, stream
 
     def _leaves(self, number: int, names: list[str]) -> list[Leaf]:
         """Return how to read the columns ``names``: as the first file has them."""
@@ -392,3 +352,148 @@ class JSONLinesSource(TableSource):
 
     def _explain(self, number: int, error: Exception) -> NoReturn:
         raise DataError(f"{self._paths[number]}: cannot be read as JSON Lines: {error}") from error
+
+
+# What is wrong with a line, in a sentence: slow and exact, as it runs once.
+
+_SHOWN = 40
+_PLACE = re.compile(r" in row \d+$")  # where pyarrow says it is, in the few lines it was given
+_NAMES = {
+    dict: "an object",
+    list: "a list",
+    str: "text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+}
+
+
+class _TwiceError(ValueError):
+    """A key stands twice in an object."""
+
+
+def complaint(
+    chunk: Chunk,
+    schema: pa.Schema,
+    remedy: Callable[[str], str],
+    parse: Callable[[Chunk], Any],
+    predicting: bool,
+) -> tuple[int, str] | None:
+    """Return (line, what is wrong with it) of the first bad line of a chunk; None where no line is bad.
+
+    schema: see ``parsed_schema``. remedy: what to do about a value of another type in a column. parse: a chunk,
+    as it is parsed; it raises ValueError (as ArrowInvalid is) where that fails. predicting: see ``as_utf8``.
+    """
+    lines = chunk.text.split(b"\n")
+    for place, line in enumerate(lines):
+        if line.strip() and (sentence := _about(line, schema, remedy, predicting)):
+            return chunk.number + place, sentence
+    good, bad = 0, len(lines)  # so many lines can be parsed, and cannot
+    error = _error_of(lines, chunk.number, parse)
+    while error is not None and bad > good + 1:
+        middle = (good + bad) // 2
+        nearer = _error_of(lines[good:middle], chunk.number, parse)
+        good, bad, error = (middle, bad, error) if nearer is None else (good, middle, nearer)
+    if error is None:
+        return None
+    reason = _PLACE.sub("", " ".join(str(error).split())).rstrip(".")
+    return chunk.number + good, reason if "--" in reason else f"not readable: {reason}; correct the line"
+
+
+def _error_of(lines: list[bytes], number: int, parse: Callable[[Chunk], Any]) -> ValueError | None:
+    try:
+        parse(Chunk(b"\n".join([*lines, b""]), number))
+    except ValueError as error:
+        return error
+    return None
+
+
+def _about(line: bytes, schema: pa.Schema, remedy: Callable[[str], str], predicting: bool) -> str:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        byte = f"byte {line[error.start]:#04x} is not UTF-8"
+        return f"{byte}; {as_utf8(line, predicting)}"
+    if "\0" in text:
+        return f"zero bytes: this is no JSON text in UTF-8; {as_utf8(line, predicting)}"
+    text = text.strip()
+    if text.startswith("["):
+        return "an array, where one object a line is wanted; jq -c '.[]' writes it so"
+    if not text.startswith("{"):
+        return (
+            f"{_short(text)}, where one JSON object a line is wanted; write each row so, in a line of its own"
+        )
+    try:
+        value = json.loads(text, object_pairs_hook=_without_doubles)
+    except _TwiceError as error:
+        return f"the key {error.args[0]!r} is there twice in one object; rename one of them"
+    except json.JSONDecodeError as error:
+        return _about_syntax(text, error)
+    except ValueError:  # so many digits are no whole number that Python reads
+        return "a whole number of thousands of digits; write it as a decimal, or as text"
+    except RecursionError:
+        return "objects or lists within each other, too deep; flatten the row"
+    return _about_types(value, schema, remedy)
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in members:
+            raise _TwiceError(key)
+        members[key] = value
+    return members
+
+
+def _about_syntax(text: str, error: json.JSONDecodeError) -> str:
+    if error.msg == "Extra data":
+        trailing = _short(text[error.pos :].strip())
+        return f"{trailing} after the object; write one object a line, and nothing between them"
+    if error.pos >= len(text) or "Unterminated" in error.msg:
+        return (
+            "the object does not end in its line; write one whole object a line (jq -c .), or fetch the file again "
+            "if it is cut off here"
+        )
+    near = _short(text[error.pos : error.pos + _SHOWN])
+    return f"broken JSON: {error.msg} at character {error.pos + 1}, near {near}; correct the line"
+
+
+def _about_types(value: dict[str, Any], schema: pa.Schema, remedy: Callable[[str], str]) -> str:
+    for field in schema:
+        if field.name in value and (misfit := _misfit(value[field.name], field.type, field.name)):
+            name, wrong, expected = misfit
+            what = f"{_short(json.dumps(wrong, ensure_ascii=False), False)} is {_NAMES[type(wrong)]}"
+            return f"column {name}: {what}, where {expected} expected; {remedy(name)}"
+    return ""
+
+
+def _misfit(value: Any, type_: pa.DataType, name: str) -> tuple[str, Any, str] | None:
+    """Return (column, value, what it is not) of the first value that is not of its column's type."""
+    if value is None or is_nan(value):
+        return None
+    if types.is_struct(type_):
+        if not isinstance(value, dict):
+            return name, value, "objects are"
+        parts = ((value.get(field.name), field.type, f"{name}.{field.name}") for field in type_)
+        return next(filter(None, (_misfit(*part) for part in parts)), None)
+    if types.is_list(type_):
+        if not isinstance(value, list):
+            return name, value, "a list is"
+        return next(filter(None, (_misfit(each, type_.value_type, name) for each in value)), None)
+    good, expected = _EXPECTED[type_.id]
+    fits = isinstance(value, good) and (isinstance(value, bool) == (good is bool))
+    return None if fits else (name, value, expected)
+
+
+_EXPECTED: dict[int, tuple[Any, str]] = {
+    pa.string().id: (str, "text is"),
+    pa.bool_().id: (bool, "true or false is"),
+    pa.int64().id: (int, "a whole number is"),
+    pa.float64().id: (int | float, "a number is"),
+    pa.null().id: ((), "null is"),
+}
+
+
+def _short(text: str, quoted: bool = True) -> str:
+    text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return repr(text) if quoted else text

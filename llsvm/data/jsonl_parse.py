@@ -323,7 +323,7 @@ _NULL_BETWEEN = re.compile(rb"\}[ \t\r]*null")
 def parse(chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf]) -> pa.RecordBatch:
     """Return the columns ``leaves`` of the rows in a chunk. schema: of what pyarrow parses, see ``parsed_schema``.
 
-    Raises ArrowInvalid or ValueError where a line is not what it should be; ``jsonl_errors`` tells which and why.
+    Raises ArrowInvalid or ValueError where a line is not what it should be; ``jsonl`` tells which and why.
     """
     text = chunk.text
     if not text.isascii():

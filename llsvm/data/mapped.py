@@ -10,7 +10,7 @@ import numpy as np
 
 from llsvm.block import CSR, Block, Matrix, concat
 from llsvm.data.block_sizes import growing_blocks
-from llsvm.data.source import BlockSource, SourceInfo, column_name
+from llsvm.data.source import BlockSource, DerivedSource, SourceInfo, column_name
 from llsvm.errors import DataError, LongRowError
 from llsvm.features.feature_map import (
     FeatureMap,
@@ -49,7 +49,7 @@ class MapOptions:
     seed: int = 0
 
 
-class MappedSource:
+class MappedSource(DerivedSource):
     """The rows of a source through a feature map that is learned from them, dense float32 (see Rounding).
 
     source: read once to learn the map, in blocks of ``FIT_BYTES``.
@@ -63,19 +63,15 @@ class MappedSource:
     ) -> None:
         if not source.info().in_memory:
             keep_double(source.info().rounding)  # what is mapped are the file's own values
-        self._source = source
+        super().__init__(source)
         self.rounding = Rounding()
         self.map = _learn(source, options, sign)
         _refuse_alike(source.info(), self.map.function.gamma)
         sign(max(2 * self.map.nbytes, self.map.work_bytes))
 
-    @property
-    def bytes_read(self) -> int:
-        return self._source.bytes_read
-
     def info(self) -> SourceInfo:
         return replace(
-            self._source.info(),
+            self.source.info(),
             n_features=self.map.width,
             in_memory=False,
             index_base=0,
@@ -89,7 +85,7 @@ class MappedSource:
         """Yield the source's blocks, mapped; each has at most ``max_bytes``, or one row."""
         step = max(1, max_bytes // (20 * self.map.width + 8 * self.map.n_features))
         try:
-            for block in self._source.blocks(max(max_bytes // _HELD_BYTES, 1)):
+            for block in self.source.blocks(max(max_bytes // _HELD_BYTES, 1)):
                 for start in range(0, block.n_rows, step):
                     part = block.slice(start, min(start + step, block.n_rows))
                     values = self.rounding.values(self.map(part.X, self.map.base))

@@ -20,13 +20,17 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.data.matrix import DAMAGE, DenseRows, MatrixReader, SparseRows, recorded
-from llsvm.data.matrix_source import (
+from llsvm.data.matrix import (
+    DAMAGE,
     FEATURE_NAMES,
     LABEL_NAMES,
+    DenseRows,
+    MatrixReader,
     MatrixSource,
+    SparseRows,
     find_name,
     no_labels,
+    recorded,
     unasked_weights,
 )
 from llsvm.errors import DataError

@@ -196,3 +196,23 @@ class BlockSource(Protocol):
         Raises DataError, naming file, line and remedy, for anything malformed.
         """
         ...
+
+
+class DerivedSource:
+    """The rows of another source, which a subclass changes on their way; see BlockSource. source: of the rows."""
+
+    def __init__(self, source: BlockSource) -> None:
+        self.source = source
+
+    @property
+    def bytes_read(self) -> int:
+        """Return the bytes that the other source has read."""
+        return self.source.bytes_read
+
+    def info(self) -> SourceInfo:
+        """Return what is known of the other source."""
+        return self.source.info()
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        """Yield the rows in order."""
+        return self.source.blocks(max_bytes)

@@ -29,11 +29,13 @@ from llsvm.data.table_columns import (
     index_left_out,
     meanings,
     missing_in,
+    missing_value,
     more_columns,
     numbers_rows,
     plain_texts,
+    refuse_cell,
+    refuse_label_kind,
 )
-from llsvm.data.table_errors import missing_value, refuse_cell, refuse_label_kind
 from llsvm.data.table_files import (
     TableFiles,
     codes_read_as_numbers,
@@ -52,9 +54,11 @@ from llsvm.data.table_rows import (
     texts_of,
     with_computed_label,
 )
+from llsvm.data.text_chunks import TextSource
 from llsvm.errors import DataError
+from llsvm.features.arrow_types import kind_of
 from llsvm.features.column import LISTS
-from llsvm.features.columns import MissingValues, kind_of
+from llsvm.features.columns import MissingValues
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.schema import check_as_first, plan, read_as
 from llsvm.features.table_options import (
@@ -89,6 +93,8 @@ class TableSource(TableFiles):
     Raises DataError for files that cannot be read, or lack a column.
     """
 
+    numbers_are_text = False
+    """Whether the files have numbers as text, which may have more digits than floats."""
     _described_together = 1 << 30  # columns
 
     def __init__(
@@ -109,7 +115,6 @@ class TableSource(TableFiles):
         self._library_bytes = LIBRARY_BYTES + library_bytes(paths) + FILE_BYTES * len(paths)
         self._fingerprints: list[FileFingerprint | None] = [None] * len(self._paths)
         self._all_fingerprints: tuple[FileFingerprint, ...] | None = None  # once there are all
-        self._of_stdin = Reading(STDIN)
         self._file_rows: tuple[int, ...] | None = None
         folders = [folders_of(path) for path in self._paths]
         self._notes = partly_given(self._paths, folders) if encoder is None else []
@@ -331,14 +336,13 @@ class TableSource(TableFiles):
         be read as those."""
 
     def _reading(self, number: int) -> Reading:
-        """Return the record of one reading of file ``number``; standard input has one only."""
-        path = self._paths[number]
-        return self._of_stdin if path == STDIN else Reading(path, self._fingerprints[number])
+        """Return the record of one reading of file ``number``."""
+        return Reading(self._paths[number], self._fingerprints[number])
 
     def _encoded(self, number: int, batch: ColumnsBatch, documents: RowsAhead | None, first_id: int) -> Block:
         try:
             rows = self.encoder.encode(
-                batch.rows, documents, batch.words, self._read_as, self.format in ("csv", "jsonl")
+                batch.rows, documents, batch.words, self._read_as, self.numbers_are_text
             )
         except MissingValues as error:
             self._refuse_missing(number, error.name, batch.row(error.row))
@@ -426,3 +430,11 @@ class TableSource(TableFiles):
             for batch in self._named(0, lists, 1, 1 << 16):
                 return {name: len(batch.column(name)[0].as_py() or ()) for name in lists}
         raise DataError(f"{self._paths[0]}: there is no row in it; give a file with at least one row")
+
+
+class TextTable(TextSource, TableSource):
+    """Files of text as one table; see TableSource."""
+
+    @property
+    def _text_options(self) -> tuple[str, bool]:
+        return self._options.encoding, self._predicting

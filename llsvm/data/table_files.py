@@ -14,11 +14,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from llsvm.data.source import READ_AS_NUMBERS
-from llsvm.data.table_columns import named_as
-from llsvm.data.table_errors import refuse_damage
+from llsvm.data.table_columns import named_as, refuse_damage
 from llsvm.data.table_rows import columns_of_expressions
+from llsvm.features.arrow_types import column_at, with_fields
 from llsvm.features.columns import has_values
-from llsvm.features.fields import column_at, with_fields
 from llsvm.features.table_options import TableOptions
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import size_and_mtime, unchanged

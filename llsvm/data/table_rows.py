@@ -17,19 +17,10 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.errors import DataError, LongRowError, UsageError
-from llsvm.features.columns import (
-    are_plain_numbers,
-    codes_of,
-    empty_as_null,
-    is_plain_text,
-    kind_of,
-    nulls,
-    numbers,
-    plain,
-)
-from llsvm.features.comparisons import Numerals
+from llsvm.features.arrow_types import is_plain_text, kind_of
+from llsvm.features.columns import are_plain_numbers, codes_of, empty_as_null, nulls, numbers, plain
 from llsvm.features.encoder import TableEncoder
-from llsvm.features.expressions import Expression
+from llsvm.features.expressions import Expression, Numerals
 from llsvm.features.schema import check_columns
 from llsvm.features.spelling import as_exact, parsed, type_spelled, types_alike, words_of
 from llsvm.features.table_options import (

@@ -1,10 +1,12 @@
-"""Text cut into chunks of whole lines, and what becomes of them, several at a time."""
+"""What the readers of text share: files opened one after the other, and chunks of whole lines, several of them
+parsed at a time."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple, NoReturn, TypeVar
 
@@ -12,6 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.errors import DataError, LongRowError
+from llsvm.files.decoding import UTF_8
+from llsvm.files.file_objects import looking_ahead
+from llsvm.files.fingerprint import Reading
+from llsvm.files.inputs import STDIN, TextInput
 from llsvm.process.threads import Pool
 
 MAX_LINE_BYTES = 4 << 20
@@ -122,3 +128,61 @@ def parse_ahead(
             held += more
     if failed is not None:
         raise failed
+
+
+class TextSource:
+    """What the readers of text share: files opened one after the other, standard input once, and their lines.
+
+    bytes_read: from disk, of all readings; see BlockSource.
+    """
+
+    bytes_read: int
+    _threads: int
+    _window_bytes = 0  # of decompressors, the largest so far
+    _stdin_is_read = False
+
+    @property
+    def _text_options(self) -> tuple[str, bool]:
+        """Return encoding and ``predicting`` of TextInput."""
+        return UTF_8, False
+
+    def _first_text(
+        self, path: str, n_bytes: int, is_enough: Callable[[bytes], bool] = lambda text: True
+    ) -> bytes:
+        """Return the first ``n_bytes`` of a file behind its byte order mark, or a multiple of these that is enough;
+        fewer where the file ends. They are read again."""
+        with looking_ahead(), TextInput(path, None, *self._text_options) as stream:
+            size = n_bytes
+            while len(text := stream.peek(size)) >= size and not is_enough(text):
+                size += n_bytes
+            self._window_bytes = max(self._window_bytes, stream.window_bytes)
+        return text.removeprefix(BYTE_ORDER_MARK)
+
+    @contextmanager
+    def _opened(self, path: str, reading: Reading | None = None) -> Iterator[TextInput]:
+        """Open a file behind its byte order mark, and close it. Raises DataError."""
+        if path == STDIN:
+            if self._stdin_is_read:
+                raise DataError("-: standard input can be read once only; write the data to a file")
+            self._stdin_is_read = True
+        with TextInput(path, reading, *self._text_options) as stream:
+            if stream.head.startswith(BYTE_ORDER_MARK):
+                stream.read(len(BYTE_ORDER_MARK))
+            yield stream
+
+    def _counted(self, stream: TextInput, parts: Iterable[T]) -> Iterator[T]:
+        """Yield the parts that are made of the stream, and count its bytes."""
+        seen = 0
+        for part in parts:
+            self._window_bytes = max(self._window_bytes, stream.window_bytes)
+            self.bytes_read += stream.raw_bytes_read - seen
+            seen = stream.raw_bytes_read
+            yield part
+
+    def _parsed(
+        self, stream: TextInput, work: Callable[[Chunk], T], size: int, max_rows: int, *longest: int
+    ) -> Iterator[tuple[Chunk, Callable[[], T]]]:
+        """Yield chunks of the stream's lines, and functions that wait for what ``work`` makes of them. size,
+        max_rows, longest: see ``cut_lines``."""
+        chunks = cut_lines(lambda n: bytes(stream.read(n) or b""), stream.path, size, max_rows, *longest)
+        yield from self._counted(stream, parse_ahead(chunks, work, self._threads, size))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llsvm.errors import DataError, UsageError
-from llsvm.features.targets import NOT_A_NUMBER
+from llsvm.features.labels import NOT_A_NUMBER
 
 _COLUMNS = {"y": "label", "sample_weight": "weight"}  # what names a column of them instead
 
@@ -128,8 +128,8 @@ def _labels_of_objects(y: NDArray[Any]) -> NDArray[Any]:
     """Return labels such as bools, dates and decimals, as those of a table's column. Raises DataError."""
     import pyarrow as pa
 
-    from llsvm.features.columns import kind_of
-    from llsvm.features.label_columns import label_column
+    from llsvm.features.arrow_types import kind_of
+    from llsvm.features.columns import label_column
 
     try:
         column = pa.array(y, from_pandas=True)

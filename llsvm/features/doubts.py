@@ -47,15 +47,14 @@ class _Spellings:
 
     kinds: how many are of each kind, see ``kind_of_word``, numbers with a unit by that. first: of each kind, and
     where that is, in words; in the order of their rows. codes: some are numbers with zeros in front. mixed: some
-    are text with digits, as versions, postal codes and the last of several answers (3+) are. n_lists: how many are
-    lists as Python writes them.
+    are text with digits, as versions, postal codes and the last of several answers (3+) are. only_lists: there are
+    some, and all are lists as Python writes them.
     """
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
-        self.n_lists = 0
         self.first: dict[str, str] = {}
-        self.codes = self.mixed = False
+        self.codes = self.mixed = self.only_lists = False
 
     def add(self, word: str, row: int, place: Callable[[int], str] | None) -> str:
         kind = kind_of_word(word)
@@ -63,8 +62,9 @@ class _Spellings:
         self.mixed = self.mixed or (kind == TEXT and any(sign.isdigit() for sign in word))
         if kind == TEXT and (unit := unit_of(word)):
             kind = _IN + unit
+        is_list = _LIST.fullmatch(word) is not None
+        self.only_lists = is_list and (self.only_lists or not self.kinds)
         self.kinds[kind] += 1
-        self.n_lists += _LIST.fullmatch(word) is not None
         if kind not in self.first:
             self.first[kind] = short(word) + (f" in {place(row)}" if place is not None else "")
         return kind
@@ -260,7 +260,7 @@ class Doubts:
             self._spellings[name].of_sample(sample.rows.values())
         for name, spellings in self._spellings.items():
             self._judge(name, spellings)
-            if spellings.n_lists == spellings.kinds.total() and not self.trusts(name):
+            if spellings.only_lists and not self.trusts(name):
                 self.note(
                     name,
                     f"column {name}: values such as {spellings.first_of()} are lists written as text: they are "

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError
 from llsvm.features import columns as arrow
+from llsvm.features.arrow_types import kind_of
 from llsvm.features.categories import Categories, Place
 from llsvm.features.column import Column, Sort
-from llsvm.features.columns import Types
+from llsvm.features.columns import Types, label_column, weight_column
 from llsvm.features.crosses import Crosses
 from llsvm.features.csr_rows import beside, from_cells, moved, ones
 from llsvm.features.doubts import Doubts
-from llsvm.features.label_columns import label_column, weight_column
 from llsvm.features.spelling import sort_of
 from llsvm.features.value_texts import LabelWords, alike_labels, as_text
 from llsvm.objective.rounding import Rounding
@@ -438,7 +438,7 @@ class TableEncoder:
         if self.label is None or self.label_kind == UNLABELLED:
             return np.zeros(batch.num_rows)
         numbers, column = self.label_kind == REGRESSION, batch.column(self.label)
-        if self.text_label and not numbers and arrow.kind_of(column.type) == "number":
+        if self.text_label and not numbers and kind_of(column.type) == "number":
             column = as_text(column)
         # a model knows its labels by their values
         alike = None if self.text_label or self.predicting else self.label_words

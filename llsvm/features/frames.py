@@ -138,7 +138,7 @@ def as_table(X: Any) -> Any:
     ``refuse_objects``."""
     import pyarrow as pa
 
-    from llsvm.features.plain_types import plain_table
+    from llsvm.features.arrow_types import plain_table
 
     refuse_objects(X)
     with naming_unreadable(X):
@@ -343,7 +343,7 @@ def columns(X: Any, names: Sequence[str]) -> Any:
         there = column_names(X, names) or ()
     known = set(there)
     if any("." in name for name in set(names) - known) and any(map(_holds_objects, _types_of(X))):
-        from llsvm.features.fields import flat_table
+        from llsvm.features.arrow_types import flat_table
 
         return columns(flat_table(as_table(X)), names)
     if missing := [name for name in names if name not in known]:

@@ -21,6 +21,7 @@ MAX_CLASSES = 100_000
 _CLASS_BYTES = 160  # of a label: its places here, and in what is made of them while they are put in order
 BOOL_LABELS = ("true", "false")  # as files have them
 WHOLE_BELOW = 2.0**53  # whole numbers below this are exact as float64
+NOT_A_NUMBER = "it is not a number, and the labels of a regression are (--loss says what is trained)"
 FOR_REGRESSION = "for a regression pass --loss epsilon_insensitive, huber or quantile"
 _WHOLE_FLOAT = re.compile(r"[+-]?\d+\.0+", re.ASCII)
 _FEW_ROWS = 20  # to a class, on average: more than _MANY_REAL_LABELS numbers look like targets then
@@ -81,6 +82,23 @@ class LabelEncoder:
     def encode(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[np.int32]:
         """Return the ids of the labels ``y`` (n,), new ones made as needed, and the rows counted. weight: (n,) of
         the rows, None where all are 1. Raises DataError."""
+        ids = self._numbered(y)
+        self.counts += np.bincount(ids, minlength=len(self.counts))
+        np.add.at(self.sums, ids, 1.0 if weight is None else weight)  # one after the other: see running_sum
+        return ids
+
+    def merge(self, other: LabelEncoder) -> NDArray[np.int32]:
+        """Take in the labels of rows that follow, and return (k,) their ids here, by their ids there. Raises
+        DataError."""
+        if not len(other):
+            return np.empty(0, np.int32)
+        ids = self._numbered(other.classes[other.rank])
+        self.counts[ids] += other.counts
+        self.sums[ids] += other.sums
+        return ids
+
+    def _numbered(self, y: NDArray[Any]) -> NDArray[np.int32]:
+        """Return the ids of the labels ``y`` (n,), new ones made as needed. Raises DataError."""
         if len(self) and is_text(y) != bool(self._words):
             raise DataError(
                 f"the labels are text in some rows and numbers in others, such as {quoted(self.classes[0])} and "
@@ -99,9 +117,7 @@ class LabelEncoder:
                 )
             ids = self._lookup(y)
         assert ids is not None
-        self.counts += np.bincount(ids, minlength=len(self.counts))
         self.sums = np.concatenate([self.sums, np.zeros(len(self.counts) - len(self.sums))])
-        np.add.at(self.sums, ids, 1.0 if weight is None else weight)  # one after the other: see running_sum
         return ids
 
     @property

@@ -9,6 +9,7 @@ from pyarrow.types import is_dictionary
 
 from llsvm.errors import DataError
 from llsvm.features import columns as arrow
+from llsvm.features.arrow_types import kind_of
 from llsvm.features.column import Column, Sort, remedy_for
 from llsvm.features.crosses import Crosses, chosen
 from llsvm.features.doubts import Doubts
@@ -49,8 +50,7 @@ def plan(
     if both := sorted(forced & documents):
         raise DataError(f"{where}: column {both[0]} cannot be both --text and --categorical; choose one")
     kinds = {
-        name: "document" if name in documents else arrow.kind_of(schema.field(name).type)
-        for name in roles.features
+        name: "document" if name in documents else kind_of(schema.field(name).type) for name in roles.features
     }
     if lenient:
         kinds = {name: kind for name, kind in kinds.items() if kind}
@@ -61,7 +61,7 @@ def plan(
                 f"{where}: column {name} has type {type_}, which cannot be a feature; leave it out (--exclude "
                 f"{name})"
             )
-    if roles.label is not None and arrow.kind_of(schema.field(roles.label).type) not in ("number", "text"):
+    if roles.label is not None and kind_of(schema.field(roles.label).type) not in ("number", "text"):
         raise DataError(
             f"{where}: column {roles.label} has type {schema.field(roles.label).type}, which cannot be the label; "
             "cast it to numbers or text, or name another column with --label"
@@ -70,7 +70,7 @@ def plan(
     weight = None if roles.weight is None else schema.field(roles.weight)
     if (
         weight is not None
-        and (arrow.kind_of(weight.type) != "number" or arrow.is_time(weight.type))
+        and (kind_of(weight.type) != "number" or arrow.is_time(weight.type))
         and spelled.get(weight.name) not in NUMBERS
     ):
         raise DataError(
@@ -88,7 +88,7 @@ def plan(
             columns.append(Column(name, "vector", type_.list_size if kind == "vector" else widths[name]))
         else:
             type_ = spelled.get(name, schema.field(name).type) if kind == "text" else schema.field(name).type
-            kind = "text" if name in forced else arrow.kind_of(type_) if kind == "text" else kind
+            kind = "text" if name in forced else kind_of(type_) if kind == "text" else kind
             columns.append(Column(name, kind, sort=sort_of(type_) if kind == "number" else None))
     if sum(c.kind == "struct" for c in columns) > (0 if pair else 1):
         raise DataError(f"{where}: several columns of sparse vectors; keep one (--features, --exclude)")
@@ -168,9 +168,7 @@ def read_as(
     first ones of columns. Raises DataError for text that means times of another sort than the model was trained
     on."""
     sorts = {
-        c.name: c.sort
-        for c in columns
-        if c.kind == "number" and arrow.kind_of(schema.field(c.name).type) == "text"
+        c.name: c.sort for c in columns if c.kind == "number" and kind_of(schema.field(c.name).type) == "text"
     }
     spelled = dict[str, pa.DataType]()
     for name, texts in words(list(sorts)).items():
@@ -210,7 +208,7 @@ def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder) -> None:
 def _other_kind(column: Column, type_: pa.DataType) -> str:
     """Return what a column that is none of numbers is expected to hold where one of that type cannot be read as
     such, or ""."""
-    if column.kind not in _TAKEN or arrow.kind_of(type_) in _TAKEN[column.kind]:
+    if column.kind not in _TAKEN or kind_of(type_) in _TAKEN[column.kind]:
         return ""
     return "text, as categories" if column.kind == "text" else "lists of numbers"
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
+from llsvm.features.arrow_types import decoded
 from llsvm.features.column import Sort
-from llsvm.features.plain_types import decoded
 
 # a missing value where numbers or dates are: what pyarrow's CSV reader takes for none, and what else is common
 # (? in the data of UCI)

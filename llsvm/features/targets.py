@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from llsvm.dataset import TargetFacts
 from llsvm.errors import DataError
-from llsvm.features.labels import LabelEncoder, is_text
+from llsvm.features.labels import NOT_A_NUMBER, LabelEncoder, is_text
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
-NOT_A_NUMBER = "it is not a number, and the labels of a regression are (--loss says what is trained)"
 _MIN_SQUARES = 1e-280  # Σ (t_i − mean)² below has lost some of its terms
 
 
@@ -129,24 +128,33 @@ class Targets(_NoClasses):
         values = y.astype(np.float64, copy=False)
         self._n += len(values)
         counting = values if weight is None else values[weight > 0]
-        self._n_counting += len(counting)
         if len(counting):
             weights = np.ones(len(counting)) if weight is None else weight[weight > 0]
-            n = float(weights.sum())
-            whole = self._sum + n
+            new = Targets()
+            new._first = float(counting[0]) if self._first is None else self._first
+            new._n_counting, new._sum = len(counting), float(weights.sum())
+            new._smallest, new._largest = float(counting.min()), float(counting.max())
             with np.errstate(over="ignore", invalid="ignore"):  # see ``require_variety``
-                if self._first is None:
-                    self._first = float(counting[0])
-                beyond = counting - self._first
-                mean = float(weights @ beyond) / n
-                moved = mean - self._moved
-                squares = float((weights * np.square(beyond - mean)).sum())
-                self._squares += squares + moved * moved * self._sum * n / whole
-                self._moved += moved * n / whole
-            self._sum = whole
-            self._smallest = min(self._smallest, float(counting.min()))
-            self._largest = max(self._largest, float(counting.max()))
+                beyond = counting - new._first
+                new._moved = float(weights @ beyond) / new._sum
+                new._squares = float((weights * np.square(beyond - new._moved)).sum())
+            self.merge(new)
         return values
+
+    def merge(self, other: Targets) -> None:
+        """Take in the targets of rows that follow."""
+        self._n += other._n
+        if other._first is None:
+            return
+        self._first = other._first if self._first is None else self._first
+        whole = self._sum + other._sum
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = np.float64(other._first - self._first) + other._moved - self._moved
+            self._squares += other._squares + float(moved * moved * self._sum * other._sum / whole)
+            self._moved += float(moved * other._sum / whole)
+        self._sum, self._n_counting = whole, self._n_counting + other._n_counting
+        self._smallest = min(self._smallest, other._smallest)
+        self._largest = max(self._largest, other._largest)
 
     @property
     def finisher(self) -> Callable[[NDArray[Any]], NDArray[Any]] | None:
@@ -184,6 +192,10 @@ class NoLabels(_NoClasses):
         self._n += len(y)
         self._sum += len(y) if weight is None else float(weight.sum())
         return np.zeros(len(y))
+
+    def merge(self, other: NoLabels) -> None:
+        """Take in rows that follow."""
+        self._n, self._sum = self._n + other._n, self._sum + other._sum
 
     def final(self, y: NDArray[Any]) -> NDArray[np.float64]:
         return np.zeros(len(y))

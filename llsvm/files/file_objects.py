@@ -120,6 +120,12 @@ class StandardInput(Waiting):
             _AHEAD.add(view[:n])
         return n
 
+    def close(self) -> None:
+        if _AHEAD.looking and self._first:
+            _AHEAD.add(self._first)
+            self._first = b""
+        super().close()
+
     def read(self, size: int | None = -1) -> bytes:
         if size is None or size < 0:
             raise ValueError("standard input is read in parts")

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data.source import BlockSource
 from llsvm.errors import BudgetError, DataError, ModelError, UsageError
+from llsvm.features.arrow_types import decoded
 from llsvm.features.labels import moment_in
-from llsvm.features.plain_types import decoded
 from llsvm.features.spelling import BOOLS
 from llsvm.features.table_options import listed
 from llsvm.features.value_texts import as_text, has_text

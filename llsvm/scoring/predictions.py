@@ -25,9 +25,9 @@ from llsvm.data.source import BlockSource
 from llsvm.data.table import LIBRARY_BYTES
 from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.features.array_labels import in_common_unit
+from llsvm.features.arrow_types import decoded, writable
 from llsvm.features.frames import PREDICTION, no_score
 from llsvm.features.labels import is_text
-from llsvm.features.plain_types import decoded, writable
 from llsvm.features.spelling import DECIMALS
 from llsvm.features.value_texts import as_text, has_text, in_full
 from llsvm.files.decoding import COMPRESSED_SUFFIXES

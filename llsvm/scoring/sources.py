@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.data import DEFAULT_FORMAT, open_source
 from llsvm.data.derived import OneAgainstRest
-from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.data.source import BlockSource, DerivedSource, SourceInfo
 from llsvm.data.table_columns import (
     LOOKED_AT_ROWS,
     first_unnamed_text,
@@ -36,8 +36,8 @@ from llsvm.data.table_rows import (
 )
 from llsvm.errors import DataError, ModelError, UsageError
 from llsvm.features.array_labels import label_array, labels_of, refuse_records, refuse_times, weights_of
-from llsvm.features.columns import is_plain_text
-from llsvm.features.fields import with_fields
+from llsvm.features.arrow_types import decoded, is_plain_text, with_fields
+from llsvm.features.columns import label_column
 from llsvm.features.frames import (
     as_table,
     column_names,
@@ -49,9 +49,7 @@ from llsvm.features.frames import (
     taken,
     text_types,
 )
-from llsvm.features.label_columns import label_column
 from llsvm.features.labels import is_text
-from llsvm.features.plain_types import decoded
 from llsvm.features.spelling import NUMBER, kind_of_word
 from llsvm.features.table_options import (
     NOTHING_KEPT,
@@ -96,7 +94,7 @@ def left_out_in_training(model: Model) -> tuple[str, ...]:
     return tuple(name for name in (*names, *columns_of_expressions(asked, None)) if name is not None)
 
 
-class NumberedColumns:
+class NumberedColumns(DerivedSource):
     """The rows of a source whose columns have numbers, not names; see BlockSource.
 
     model: that scores them. doubted: a file that seems to count its columns from 1, where the model's training data
@@ -104,23 +102,20 @@ class NumberedColumns:
     """
 
     def __init__(self, source: BlockSource, model: Model, doubted: bool) -> None:
-        self._source, self._model, self._doubted = source, model, doubted
+        super().__init__(source)
+        self._model, self._doubted = model, doubted
         self._notes: tuple[str, ...] = ()
-
-    @property
-    def bytes_read(self) -> int:
-        return self._source.bytes_read
 
     def info(self) -> SourceInfo:
         """Return the facts of the source, with notes on columns that the model does not know."""
-        info = self._source.info()
+        info = self.source.info()
         return replace(info, notes=(*info.notes, *self._notes))
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """Yield the rows in order. Raises DataError."""
-        end = column_base(self._model, self._source) + self._model.n_features_in_
+        end = column_base(self._model, self.source) + self._model.n_features_in_
         n_rows = n_beyond = n_values = n_next = 0
-        for block in self._source.blocks(max_bytes):
+        for block in self.source.blocks(max_bytes):
             n_rows += block.n_rows
             if isinstance(block.X, CSR):
                 indptr, indices, _ = block.X
@@ -130,11 +125,11 @@ class NumberedColumns:
                     n_beyond += beyond
                     n_values += int(np.count_nonzero(used >= end))
                     n_next += int(np.count_nonzero(used == end))
-            if self._source.info().n_rows == n_rows:  # nothing has been made of a file of one block
+            if self.source.info().n_rows == n_rows:  # nothing has been made of a file of one block
                 self._refuse_shifted(n_rows, n_next, end)
             yield block
         self._refuse_shifted(n_rows, n_next, end)
-        name = self._source.info().name
+        name = self.source.info().name
         if n_values:
             self._notes = (
                 f"{name}: {n_values:,} values in {n_beyond:,} of {n_rows:,} rows are in columns that the model "
@@ -145,7 +140,7 @@ class NumberedColumns:
         """Raise DataError where the columns seem to count from 1. n_next: rows with the index ``end``, the one
         behind the model's last."""
         if self._doubted and n_rows >= _FEWEST_ROWS and 2 * n_next > n_rows:
-            name = self._source.info().name
+            name = self.source.info().name
             raise DataError(
                 f"{name}: {n_next:,} of {n_rows:,} rows have the index {end}, and the model knows the columns 0 to "
                 f"{end - 1}: its training data counted columns from 0, and this file seems to count from 1; pass "

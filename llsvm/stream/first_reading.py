@@ -15,8 +15,7 @@ from llsvm.block import CSR, Block, Matrix
 from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, DiskError
-from llsvm.features.column_statistics import ColumnStatistics, ScaleError
-from llsvm.features.scaling import MAX_UNSCALED
+from llsvm.features.scaling import MAX_UNSCALED, ColumnStatistics, ScaleError
 from llsvm.features.targets import RowLabels, labels_of
 from llsvm.objective.rounding import ValuesRounded, lost_squares
 from llsvm.process.trace import trace
@@ -24,9 +23,8 @@ from llsvm.row_buffer import RowBuffer, densify, sparsify, steps
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.spill.store import PageSink, PageStore, Scratch
 from llsvm.spill.writer import CountingStore, PageWriter
-from llsvm.stream.digest import RowsDigest
 from llsvm.stream.progress import Progress
-from llsvm.stream.row_facts import DENSE_SHARE, PageSizes, RowLengths, RowShape, SampleWeights
+from llsvm.stream.row_facts import DENSE_SHARE, PageSizes, RowLengths, RowsDigest, RowShape, SampleWeights
 
 _MEASURED_LABEL_BYTES = 10_000_000
 

@@ -17,8 +17,7 @@ from llsvm.data.block_sizes import table_block_bytes
 from llsvm.data.source import BlockSource, column_name
 from llsvm.dataset import DatasetInfo, Pages, ReadingFacts
 from llsvm.errors import DataError, LongRowError
-from llsvm.features.column_statistics import ColumnStatistics, ScaleError
-from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, Scaling
+from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, ColumnStatistics, ScaleError, Scaling
 from llsvm.memory import plan
 from llsvm.memory.budget import LABELS, LIBRARY, READING, STATISTICS, MemoryBudget
 from llsvm.memory.process import MIN_WORK_BYTES, peak_resident_bytes, resident_bytes, trim_freed_memory

@@ -35,8 +35,15 @@ from llsvm.spill.row_state import RowState
 from llsvm.spill.store import PageSink, PageStore
 from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
 from llsvm.spill.writer import CountingStore, open_store
-from llsvm.stream.assembly import Ahead, Assembler, stored_pages
-from llsvm.stream.passes import PagesOnDisk, from_arrays, from_source, from_store
+from llsvm.stream.passes import (
+    Ahead,
+    Assembler,
+    PagesOnDisk,
+    from_arrays,
+    from_source,
+    from_store,
+    stored_pages,
+)
 from llsvm.stream.progress import Progress
 from llsvm.stream.reading import DataReader, ReadingOptions
 from llsvm.stream.sparse_state import SparseState

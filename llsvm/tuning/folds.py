@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.data.source import BlockSource
-from llsvm.data.table_errors import refuse_cell
+from llsvm.data.table_columns import refuse_cell
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, UsageError, counted
-from llsvm.features.label_columns import labels
+from llsvm.features.columns import labels
 from llsvm.features.labels import is_text, quoted
 from llsvm.features.table_options import find_column
 from llsvm.memory.budget import MemoryBudget

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.calibration.learning import HeldScores
 from llsvm.data.block_sizes import growing_blocks, room_in
-from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.data.source import BlockSource, DerivedSource
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError
 from llsvm.features.labels import is_text, positions, quoted
@@ -120,25 +120,19 @@ def class_ids_of(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[n
     return ids.astype(np.int32)
 
 
-class LeftOut:
+class LeftOut(DerivedSource):
     """The rows of another source, those of ``fold`` with weight 0: columns are scaled, and classes counted, as if
     they were not left out.
 
     dataset: of the same rows, whose classes tell what is in the fold."""
 
     def __init__(self, source: BlockSource, fold: Fold, dataset: DatasetInfo) -> None:
-        self._source, self._fold, self._dataset = source, fold, dataset
-
-    @property
-    def bytes_read(self) -> int:
-        return self._source.bytes_read
-
-    def info(self) -> SourceInfo:
-        return self._source.info()
+        super().__init__(source)
+        self._fold, self._dataset = fold, dataset
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """Yield the blocks of the source."""
-        for block in self._source.blocks(max_bytes):
+        for block in self.source.blocks(max_bytes):
             out = self._fold.contains(block.rows, self._class_ids(block))
             weight = weights_of(block)
             left = np.where(out, 0.0, weight)

@@ -16,8 +16,7 @@ from llsvm.data.block_sizes import growing_blocks, table_block_bytes
 from llsvm.data.source import BlockSource, column_name
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError, DataError, DiskError, ModelError
-from llsvm.features.column_statistics import ColumnStatistics, ScaleError
-from llsvm.features.scaling import ROW_SCALE, Scaling
+from llsvm.features.scaling import ROW_SCALE, ColumnStatistics, ScaleError, Scaling
 from llsvm.features.targets import RowLabels, labels_of
 from llsvm.memory.budget import LABELS, LIBRARY, READING, STATISTICS, MemoryBudget
 from llsvm.memory.process import MIN_WORK_BYTES, resident_bytes, trim_freed_memory

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from llsvm.errors import BudgetError
-from llsvm.features.plain_types import decoded
+from llsvm.features.arrow_types import decoded
 from llsvm.features.text.options import TextOptions
 from llsvm.files.decoding import UTF_8, is_utf8
 from llsvm.kernels import text as kernels

@@ -50,7 +50,7 @@ from llsvm.solvers.llsvm.layout import WEIGHTS, shares_as_float32
 from llsvm.solvers.llsvm.tuning import DEFAULT
 from llsvm.solvers.optim.newton_system import MOST_ORDER
 from llsvm.solvers.stopping import StoppingRule
-from llsvm.stream.every_row import Rereading
+from llsvm.stream.rereading import Rereading
 from llsvm.stream.stream import Stream
 
 # Sweeps of a round, which ends with a move. After more of them the weights hardly change before the next move; with

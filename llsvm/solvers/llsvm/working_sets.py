@@ -24,7 +24,7 @@ from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.newton_system import MOST_ORDER, NewtonPrices
 from llsvm.spill.writer import row_sizes
-from llsvm.stream.gathered import Gathered
+from llsvm.stream.rereading import Gathered
 
 Vector = NDArray[np.float64]
 Counts = NDArray[np.int64]

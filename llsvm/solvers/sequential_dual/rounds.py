@@ -29,8 +29,7 @@ from llsvm.solvers.sequential_dual.loops import LOOP_ACCURACY, MAX_LOOPS, Loops
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, JointRows, NewtonRoom, newton_prices
 from llsvm.solvers.sequential_dual.problem import BlockShares, JointProblem
 from llsvm.spill.row_state import RowState
-from llsvm.stream.every_row import EveryRow
-from llsvm.stream.gathered import Gathered
+from llsvm.stream.rereading import EveryRow, Gathered
 from llsvm.stream.sparse_state import SparseState
 from llsvm.stream.stream import Stream
 
