@@ -397,7 +397,7 @@ def test_hdf5_features_with_three_dimensions(tmp_path):
 
 @pytest.mark.parametrize("format", ["parquet", "arrow", "hdf5", "numpy"])
 def test_standard_input_is_for_text(format):
-    with pytest.raises(DataError, match="standard input is for svmlight, VW, CSV and JSON Lines"):
+    with pytest.raises(DataError, match="standard input is for svmlight, VW, fastText, CSV and JSON Lines"):
         open_source("-", format=format)
 
 

@@ -85,6 +85,12 @@ def test_standard_input(tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "stdin", file)
         model = llsvm.train("-", format="fasttext", hash_bits=10)
     np.testing.assert_array_equal(model.coef_, llsvm.train(path, format="fasttext", hash_bits=10).coef_)
+    with open(path, "rb") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        model = llsvm.train([path, "-"], format="fasttext", hash_bits=10)
+    with pytest.warns(UserWarning, match="named more than once"):
+        twice = llsvm.train([path, path], format="fasttext", hash_bits=10)
+    np.testing.assert_array_equal(model.coef_, twice.coef_)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Every reader keeps the protocol, and the same rows give the same optimum in every format."""
 
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from format_files import OPTIONS, WRITERS, rows, write
-from source_suite import PLENTY, SourceSuite, joined
+from source_suite import PLENTY, SourceSuite, assert_same, joined
 
 import llsvm
 from llsvm.block import CSR, concat
@@ -285,3 +287,15 @@ def test_standard_input(tmp_path, kind):
         )
     expected = train(X, Y, tol=1e-6, bias=1.0, max_passes=2000).certificate.total_primal
     assert float(run.stdout) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["svm.gz", "csv", "csv.gz", "jsonl", "vw"])
+def test_standard_input_may_follow_a_file(kind, tmp_path, monkeypatch):
+    path, format = write(tmp_path, kind, X, Y), kind.split(".")[0].replace("svm", "svmlight")
+    twice = joined(open_source([path, path], format=format))
+    with open(path, "rb") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        source = open_source([path, "-"], format=format)
+        assert_same(joined(source), twice)
+        with pytest.raises(DataError, match="standard input can be read once only"):
+            joined(source)

@@ -244,7 +244,7 @@ def check_regular(path: str) -> os.stat_result:
     """Return the status of a regular file. Raises DataError."""
     if path == STDIN:
         raise DataError(
-            "-: standard input is for svmlight, VW, CSV and JSON Lines; write this format to a file first"
+            "-: standard input is for svmlight, VW, fastText, CSV and JSON Lines; write this format to a file first"
         )
     try:
         status = os.stat(path)
