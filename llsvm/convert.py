@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.data.block_sizes import growing_blocks
-from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.data.source import BlockSource, SourceInfo, growing_blocks
 from llsvm.data.svmlight_labels import is_label_word
 from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.files.file_objects import HDF5Output

@@ -12,7 +12,7 @@ import pytest
 import llsvm
 from llsvm.block import CSR, Block
 from llsvm.data import open_source, table_options
-from llsvm.data.block_sizes import filled
+from llsvm.data.source import filled
 from llsvm.errors import DataError, UsageError
 from llsvm.features.text import vectorizer
 from llsvm.features.text.vocabulary import frequent_first

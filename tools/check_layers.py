@@ -35,7 +35,7 @@ LAYERS = [
 # Rooms whose modules do not import each other, but for what these share.
 ALONE = {
     "data": (
-        *("source", "block_sizes", "batches", "derived"),
+        *("source", "batches", "derived"),
         *(
             "table",
             "table_columns",

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llsvm.block import CSR, WEIGHT_BYTES, Block, Matrix
+from llsvm.block import CSR, WEIGHT_BYTES, Block, Matrix, refuse_damaged
 from llsvm.data.batches import Batches
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
 from llsvm.features.array_labels import as_array, labels_of, weights_of
-from llsvm.features.csr_rows import refuse_damaged
 from llsvm.features.frames import column_names
 from llsvm.features.scaling import filled
 from llsvm.objective.rounding import Rounding, is_long

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from llsvm.block import CSR, Block, Matrix, concat
-from llsvm.data.block_sizes import growing_blocks
-from llsvm.data.source import BlockSource, DerivedSource, SourceInfo, column_name
+from llsvm.data.source import BlockSource, DerivedSource, SourceInfo, column_name, growing_blocks
 from llsvm.errors import DataError, LongRowError
 from llsvm.features.feature_map import (
     FeatureMap,

@@ -369,7 +369,7 @@ def _ascending(X: CSR) -> CSR:
     row = np.repeat(np.arange(len(X.indptr) - 1), np.diff(X.indptr))
     if len(row) == 0 or np.all((row[1:] != row[:-1]) | (X.indices[1:] > X.indices[:-1])):
         return X
-    from llsvm.features.csr_rows import from_cells
+    from llsvm.block import from_cells
 
     return from_cells(row, X.indices, X.data, len(X.indptr) - 1)
 

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from llsvm.block import Block
 from llsvm.data.arrow_memory import use_system_memory
-from llsvm.data.block_sizes import cut, filled
-from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo
+from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo, cut, filled
 from llsvm.data.table_columns import (
     LOOKED_AT_BYTES,
     LOOKED_AT_ROWS,

@@ -17,16 +17,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from llsvm.block import Block
+from llsvm.block import Block, from_cells
 from llsvm.data.arrow_memory import use_system_memory
-from llsvm.data.block_sizes import cut
-from llsvm.data.source import FILE_BYTES, SourceInfo
+from llsvm.data.source import FILE_BYTES, SourceInfo, cut
 from llsvm.data.svmlight_labels import shorten
 from llsvm.data.table import LIBRARY_BYTES
 from llsvm.data.text_chunks import TextSource
 from llsvm.errors import DataError
 from llsvm.features.crosses import MARK
-from llsvm.features.csr_rows import from_cells
 from llsvm.features.table_options import listed
 from llsvm.files.fingerprint import FileFingerprint, Reading, of_all
 from llsvm.files.inputs import STDIN, size_and_mtime, unchanged

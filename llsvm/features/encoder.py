@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Matrix
+from llsvm.block import CSR, Matrix, beside, from_cells, moved, ones
 from llsvm.errors import DataError
 from llsvm.features import columns as arrow
 from llsvm.features.arrow_types import kind_of
@@ -25,7 +25,6 @@ from llsvm.features.categories import Categories, Place
 from llsvm.features.column import Column, Sort
 from llsvm.features.columns import Types, label_column, weight_column
 from llsvm.features.crosses import Crosses
-from llsvm.features.csr_rows import beside, from_cells, moved, ones
 from llsvm.features.doubts import Doubts
 from llsvm.features.spelling import sort_of
 from llsvm.features.value_texts import LabelWords, alike_labels, as_text

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Matrix
+from llsvm.block import CSR, Matrix, refuse_damaged
 from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
 from llsvm.features.array_labels import in_common_unit, refuse_dictionaries, refuse_masked, refuse_records
 from llsvm.features.column import Column, Sort
-from llsvm.features.csr_rows import refuse_damaged
 from llsvm.features.table_options import listed, missing_columns, own_names
 
 PREDICTION = "prediction"  # how the column of them is named

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Matrix
+from llsvm.block import CSR, Matrix, beside, from_cells
 from llsvm.errors import ModelError
 from llsvm.features.column import LISTS
-from llsvm.features.csr_rows import beside, from_cells
 from llsvm.features.frames import as_frame, as_rows, is_frame
 from llsvm.models.header import CLASS_NAMES, CROSSES, TEXT
 from llsvm.models.record import ModelRecord

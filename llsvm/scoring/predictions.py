@@ -20,8 +20,7 @@ import pyarrow.types as types
 from numpy.typing import NDArray
 
 from llsvm.block import Block, Matrix
-from llsvm.data.block_sizes import growing_blocks
-from llsvm.data.source import BlockSource
+from llsvm.data.source import BlockSource, growing_blocks
 from llsvm.data.table import LIBRARY_BYTES
 from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.features.array_labels import in_common_unit

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.data.block_sizes import table_block_bytes
-from llsvm.data.source import BlockSource, column_name
+from llsvm.data.source import BlockSource, column_name, table_block_bytes
 from llsvm.dataset import DatasetInfo, Pages, ReadingFacts
 from llsvm.errors import DataError, LongRowError
 from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, ColumnStatistics, ScaleError, Scaling

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.calibration.learning import HeldScores
-from llsvm.data.block_sizes import growing_blocks, room_in
-from llsvm.data.source import BlockSource, DerivedSource
+from llsvm.data.source import BlockSource, DerivedSource, growing_blocks, room_in
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError
 from llsvm.features.labels import is_text, positions, quoted

@@ -12,8 +12,7 @@ from typing import IO
 import numpy as np
 
 from llsvm.block import CSR, Block, Matrix, running_sum
-from llsvm.data.block_sizes import growing_blocks, table_block_bytes
-from llsvm.data.source import BlockSource, column_name
+from llsvm.data.source import BlockSource, column_name, growing_blocks, table_block_bytes
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError, DataError, DiskError, ModelError
 from llsvm.features.scaling import ROW_SCALE, ColumnStatistics, ScaleError, Scaling

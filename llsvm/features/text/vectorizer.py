@@ -24,10 +24,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block, concat
+from llsvm.block import CSR, Block, beside, concat, from_cells, moved
 from llsvm.errors import BudgetError, DataError, ModelError
 from llsvm.features.columns import text_column
-from llsvm.features.csr_rows import beside, from_cells, moved
 from llsvm.features.text.analysis import (
     PIECE_BYTES,
     Analyzer,
