@@ -284,13 +284,14 @@ def _longest_texts(path: str, file: Any, names: Sequence[str], rows: int) -> dic
     prefixes that take no room in ``rows`` rows, even if they are one text, are left out."""
     metadata, schema, longest = file.metadata, file.schema_arrow, dict[str, int]()
     texts = [(i, name) for i, name in _places(metadata, names).items() if _is_text(schema.field(name).type)]
+    often = min(rows, metadata.num_rows) * len(texts)  # a batch may be of several row groups
     with open_seekable(path) as raw:
         for i, name in texts:
             optional = metadata.schema.column(i).max_definition_level > 0
             chunks = [metadata.row_group(g).column(i) for g in range(metadata.num_row_groups)]
             sizes = [chunk.total_uncompressed_size for chunk in chunks]
             for g in np.argsort(sizes)[::-1][: _VARYING_PAGES // len(texts)].tolist():
-                chunk, often = chunks[g], min(rows, metadata.row_group(g).num_rows) * len(texts)
+                chunk = chunks[g]
                 if has_prefixes(chunk):
                     if sizes[g] * often > _TEXTS_BYTES:
                         longest[name] = max(longest.get(name, 0), longest_text(raw, chunk, optional))
