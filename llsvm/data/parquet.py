@@ -101,9 +101,9 @@ class ParquetSource(TableSource):
         texts that might take much room in so many rows."""
         if is_remote(self._paths[number]):
             return {}
-        if self._longest[0] != (number, *names):
+        if self._longest[0] != (number, rows, *names):
             longest = _longest_texts(self._paths[number], file, names, rows)
-            self._longest = (number, *names), longest
+            self._longest = (number, rows, *names), longest
         return self._longest[1]
 
     def _bytes_of(self, number: int, file: Any, used: Collection[str], coded: Collection[str] = ()) -> int:
