@@ -192,6 +192,17 @@ def test_long_texts_behind_codes_are_read_as_codes(tmp_path, as_dictionary):
     assert source.info().n_features == 3
 
 
+def test_few_rows_of_long_texts_in_small_row_groups_are_read_at_a_time(tmp_path):
+    """In one row group alone they take no room."""
+    path = tmp_path / "rows.parquet"
+    table = texts_of([30_000] * 3, 3000, True)
+    pq.write_table(table, path, store_schema=False, row_group_size=100)
+    source = open_source(str(path), options=LABEL)
+    for rows in (10, 1 << 16):  # few do not take much room
+        batches = source.source._batches(0, ["t", "label"], rows, 1 << 20)
+        assert max(batch.num_rows for batch in batches) <= (4 << 20) // 30_000
+
+
 def test_a_dictionary_that_does_not_fit_is_not_looked_into(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet, "_longest_text", lambda *of: pytest.fail("it is read"))
     path = tmp_path / "rows.parquet"

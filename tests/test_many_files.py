@@ -69,7 +69,7 @@ def calls_of(work):
 @pytest.mark.parametrize("kind", KINDS)
 def test_reading_a_file_takes_as_many_calls_whatever_their_number(tmp_path, kind):
     def read(n):
-        source = open_source(expand([str(folders[n])]), options=KINDS[kind])
+        source = open_source(expand([str(folders[n])]).files, options=KINDS[kind])
         for _ in range(2):  # of the second time the fingerprints are known
             rows = 0
             for block in source.blocks(1 << 16):
@@ -111,7 +111,7 @@ class Looked(dict):
 def test_a_parquet_file_has_few_row_groups_however_many_files_it_is_made_of(tmp_path, kind):
     many, one = tmp_path / "many.parquet", tmp_path / "one.parquet"
     folder = folder_of(tmp_path / kind, kind, 40)
-    convert(open_source(expand([str(folder)]), options=KINDS[kind]), many)
+    convert(open_source(expand([str(folder)]).files, options=KINDS[kind]), many)
     assert pq.ParquetFile(many).num_row_groups == 1
     convert(open_source(str(many), options={"label": "label"}), one)
     made = pq.read_table(many)
@@ -177,7 +177,7 @@ def test_the_beginnings_of_files_are_not_kept(tmp_path):
     for i in range(20):
         rows = "".join(f"{j},{i},{j % 2}\n" for j in range(40_000))
         (tmp_path / f"{i}.csv").write_text("a,b,label\n" + rows)
-    source = open_source(expand([str(tmp_path)]), options={"label": "label"})
+    source = open_source(expand([str(tmp_path)]).files, options={"label": "label"})
     tracemalloc.start()
     try:
         for _ in source.blocks(1 << 16):

@@ -143,7 +143,7 @@ def test_several_files_folders_and_patterns(s3, tmp_path):
         "s3://bucket/many/part=[0-2]/svm.gz/*",
         "s3://bucket/many/part=*/parquet/*.parquet?region=us-east-1",
     ):
-        assert len(expand([data])) == 3
+        assert len(expand([data]).files) == 3
         options = {"exclude": ("part",)} if "parquet" in data else {}
         found, y = dense_of(open_source(data, options=options))
         np.testing.assert_array_equal(found, X)

@@ -88,6 +88,20 @@ def test_pages_of_parquet_larger_than_usual_count(tmp_path):
     assert info.reader_bytes - info.library_bytes > 2.5 * 5_000 * n
 
 
+def test_columns_of_parquet_with_dots_in_their_names_count(tmp_path):
+    held, digests = [], []
+    for name in ("a_b", "a.b"):
+        for i in (1, 2):
+            path = tmp_path / f"{name}{i}.parquet"
+            pq.write_table(pa.table({name: np.full(ROWS, i / 3), "label": np.arange(ROWS) % 2}), path)
+            source = open_source(path)
+            held.append(source.info().reader_bytes)
+            assert sum(block.n_rows for block in source.blocks(1 << 20)) == ROWS
+            digests.append(source.info().fingerprints[0].parts)
+    assert len(set(held)) == 1
+    assert digests[0] == digests[2] != digests[3] == digests[1]
+
+
 @pytest.mark.parametrize("cut", [1, 7, 100, 2_000])
 def test_damaged_descriptions_are_left_to_the_reader(tmp_path, cut):
     for kind, make in (("arrow", pa.ipc.new_file), ("arrows", pa.ipc.new_stream)):

@@ -113,14 +113,14 @@ def open_source(
     needed = need_label and label_kind != UNLABELLED
     if names_files(data):
         from llsvm.data.derived import Noted
-        from llsvm.files.expansion import expanded, named_twice, without_empty
+        from llsvm.files.expansion import expand, named_twice, without_empty
 
         if y is not None or sample_weight is not None:
             raise UsageError(f"y and sample_weight go with arrays, and {NAMES_FILES}")
         read, told = dict(options or {}), dict(told or {})
         if label_kind == REGRESSION:
             told["text_labels"] = False
-        expansion = expanded(named_files(data))
+        expansion = expand(named_files(data))
         files, empty = without_empty(expansion.files, _BINARY_SUFFIXES)
         source = _open_files(files, format, zero_based, threads, read, table, needed, not need_label, told)
         for note in filter(None, (named_twice(files), *expansion.notes, empty)):

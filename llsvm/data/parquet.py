@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ class ParquetSource(TableSource):
             meta, schema = file.metadata, file.schema_arrow
             names = {field.name for field in schema if are_plain_numbers(field.type)}
             _require_column_metadata(meta, self._prints[0][0], sorted(names))
-            return {meta.schema.column(i).path for i in _places(meta, names) if _is_empty(meta, i)}
+            return {name for i, name in _places(meta, names).items() if _is_empty(meta, i)}
 
     def _reader_bytes(self) -> int:
         if self._held_bytes == 0:
@@ -100,24 +101,18 @@ class ParquetSource(TableSource):
         texts that might take much room in so many rows."""
         if is_remote(self._paths[number]):
             return {}
-        if self._longest[0] != (number, *names):
-            longest = _longest_texts(self._paths[number], file, _places(file.metadata, names), rows)
-            self._longest = (number, *names), longest
+        if self._longest[0] != (number, rows, *names):
+            longest = _longest_texts(self._paths[number], file, names, rows)
+            self._longest = (number, rows, *names), longest
         return self._longest[1]
 
     def _bytes_of(self, number: int, file: Any, used: Collection[str], coded: Collection[str] = ()) -> int:
         """Return the bytes held while the columns ``used`` of a file are read: pages of each, and what describes
         them. coded: those that are read as dictionaries though they are not written so."""
-        path, metadata, held, buffer = (
-            self._paths[number],
-            file.metadata,
-            0.0,
-            _buffer_bytes(self._paths[number]),
-        )
-        places = _places(metadata, used)
+        path, metadata, schema = self._paths[number], file.metadata, file.schema_arrow
+        places, buffer, held = _places(metadata, used), _buffer_bytes(path), 0.0
         _require_column_metadata(metadata, self._prints[number][0], sorted(used))
-        schema, stored = file.schema_arrow, metadata.schema  # each made anew, of all columns, when asked for
-        kinds = [schema.field(stored.column(i).path.split(".")[0]).type for i in places]
+        kinds = [schema.field(name).type for name in places.values()]
         varying = [not stands_alone(kind) and not is_remote(path) for kind in kinds]  # else a request each
         looked_at = max(_FIRST_PAGES, _VARYING_PAGES // max(sum(varying), 1))
         with open_seekable(path) as raw:
@@ -125,14 +120,10 @@ class ParquetSource(TableSource):
                 _largest_page_bytes(raw, metadata, i, looked_at * varies)
                 for i, varies in zip(places, varying, strict=True)
             ]
-        names = [metadata.schema.column(i).path for i in places]
-        dictionaries = [
-            types.is_dictionary(kind) or name in coded for kind, name in zip(kinds, names, strict=True)
+        copies = [
+            _page_copies(kind, page, name in coded)
+            for kind, page, name in zip(kinds, pages, places.values(), strict=True)
         ]
-        copies = [_CATEGORY_PAGES if each else _PAGES for each in dictionaries]
-        for k in range(len(places)):  # a page that large may be one text
-            if _is_text(schema, names[k]) and pages[k] > _TEXTS_BYTES:
-                copies[k] = _TEXT_COPIES
         for g in range(metadata.num_row_groups):
             sizes = [_decoded_bytes(metadata, g, i) for i in places]
             parts = zip(sizes, pages, copies, strict=True)
@@ -207,7 +198,7 @@ class _StoredGroups:
 
     def __init__(self, path: str, meta: Any, names: Sequence[str], reading: Reading) -> None:
         self._path, self._meta, self._reading = path, meta, reading
-        self._columns = _places(meta, set(names))
+        self._columns = _places(meta, names)
         self._group = self._end = 0  # the next one, and the rows before it
         self._buffer = bytearray(_STORED_BYTES)
 
@@ -234,7 +225,7 @@ class _StoredGroups:
         return checksum.value
 
 
-def _ranges(group: Any, columns: Sequence[int]) -> list[list[int]]:
+def _ranges(group: Any, columns: Collection[int]) -> list[list[int]]:
     """Return the ranges [begin, end) of the columns' bytes in the file, in order; those side by side are one."""
     ranges: list[list[int]] = []
     for column in sorted(map(group.column, columns), key=first_byte):
@@ -275,35 +266,37 @@ def _any_prefixes(metadata: Any, column: int) -> bool:
     return any(has_prefixes(metadata.row_group(g).column(column)) for g in groups)
 
 
-def _is_text(schema: pa.Schema, path: str) -> bool:
-    """Return whether a column is text that comes as it is, and not as a dictionary and codes."""
-    kind = schema.field(path).type if path in schema.names else None
+def _is_text(kind: pa.DataType) -> bool:
+    """Return whether a column of that type is text that comes as it is, and not as a dictionary and codes."""
     return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 
-def _longest_texts(path: str, file: Any, places: Sequence[int], rows: int) -> dict[str, int]:
+def _page_copies(kind: pa.DataType, page_bytes: int, coded: bool) -> float:
+    """Return how often the bytes of a page are held while a column of type ``kind`` is read. coded: it is read as a
+    dictionary though it is not written so."""
+    if _is_text(kind) and page_bytes > _TEXTS_BYTES:  # it may be one text
+        return _TEXT_COPIES
+    return _CATEGORY_PAGES if types.is_dictionary(kind) or coded else _PAGES
+
+
+def _longest_texts(path: str, file: Any, names: Sequence[str], rows: int) -> dict[str, int]:
     """Return the bytes of the longest text by column; see ``ParquetSource._longest_texts``. Dictionaries and shared
     prefixes that take no room in ``rows`` rows, even if they are one text, are left out."""
-    metadata, longest = file.metadata, dict[str, int]()
-    names = [metadata.schema.column(i).path for i in places]
-    texts = [(i, name) for i, name in zip(places, names, strict=True) if _is_text(file.schema_arrow, name)]
+    metadata, schema, longest = file.metadata, file.schema_arrow, dict[str, int]()
+    texts = [(i, name) for i, name in _places(metadata, names).items() if _is_text(schema.field(name).type)]
+    often = min(rows, metadata.num_rows) * len(texts)  # a batch may be of several row groups
     with open_seekable(path) as raw:
         for i, name in texts:
-            sizes = [
-                metadata.row_group(g).column(i).total_uncompressed_size
-                for g in range(metadata.num_row_groups)
-            ]
+            optional = metadata.schema.column(i).max_definition_level > 0
+            chunks = [metadata.row_group(g).column(i) for g in range(metadata.num_row_groups)]
+            sizes = [chunk.total_uncompressed_size for chunk in chunks]
             for g in np.argsort(sizes)[::-1][: _VARYING_PAGES // len(texts)].tolist():
-                group = metadata.row_group(g)
-                if has_prefixes(group.column(i)):
-                    if sizes[g] * min(rows, group.num_rows) * len(texts) > _TEXTS_BYTES:
-                        optional = metadata.schema.column(i).max_definition_level > 0
-                        longest[name] = max(
-                            longest.get(name, 0), longest_text(raw, group.column(i), optional)
-                        )
+                chunk = chunks[g]
+                if has_prefixes(chunk):
+                    if sizes[g] * often > _TEXTS_BYTES:
+                        longest[name] = max(longest.get(name, 0), longest_text(raw, chunk, optional))
                     continue
-                often = min(rows, group.num_rows) * len(texts)
-                nbytes = dictionary_bytes(raw, group.column(i))
+                nbytes = dictionary_bytes(raw, chunk)
                 if nbytes * often > _TEXTS_BYTES and nbytes > longest.get(name, 0):
                     require_room(path, int(_CATEGORY_PAGES * nbytes))
                     nbytes = _longest_text(path, metadata, g, name)
@@ -324,10 +317,16 @@ def _longest_text(path: str, metadata: Any, group: int, column: str) -> int:
     return 0
 
 
-def _places(meta: Any, names: Collection[str]) -> list[int]:
-    """Return the numbers of the columns ``names`` as they are stored: one that is nested is several."""
-    schema = meta.schema
-    return [i for i in range(len(schema)) if schema.column(i).path.split(".")[0] in names]
+def _places(meta: Any, names: Collection[str]) -> dict[int, str]:
+    """Return the numbers of the columns ``names`` as they are stored, with the name of each: one that is nested is
+    several, whose paths go on after a dot. As pyarrow finds them: a name may have dots of its own."""
+    names, schema, places = frozenset(names), meta.schema, dict[int, str]()
+    for i in range(len(schema)):
+        for name in accumulate(schema.column(i).path.split("."), "{}.{}".format):
+            if name in names:
+                places[i] = name
+                break
+    return places
 
 
 def _place(meta: Any, first: int, n_rows: int) -> str:

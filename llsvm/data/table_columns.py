@@ -449,10 +449,10 @@ class _Count:
     rows: int = 0
     place: str = ""
 
-    def add(self, batch: ColumnsBatch, found: NDArray[np.bool_]) -> None:
-        if found.any() and not self.rows:
-            self.place = f"{batch.path}: row {batch.row(int(np.argmax(found))) + 1}"
-        self.rows += int(np.count_nonzero(found))
+    def add(self, batch: ColumnsBatch, refused: NDArray[np.bool_]) -> None:
+        if refused.any() and not self.rows:
+            self.place = f"{batch.path}: row {batch.row(int(np.argmax(refused))) + 1}"
+        self.rows += int(np.count_nonzero(refused))
 
 
 class _Column:

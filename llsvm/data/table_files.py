@@ -26,8 +26,8 @@ from llsvm.files.inputs import size_and_mtime, unchanged
 class TableFiles(ABC):
     """Files of one format, with the same columns.
 
-    paths: of the files. wanted: names of columns that count where those of a file differ by space alone; and so do,
-    for further files, those of the first one.
+    paths: of the files. requested: names of columns that count where those of a file differ by space alone; and so
+    do, for further files, those of the first one.
     """
 
     format: str
@@ -38,10 +38,10 @@ class TableFiles(ABC):
     types_in_files: bool = False
     """Whether files say themselves of which types their columns are: one without a value may be of none."""
 
-    def __init__(self, paths: Sequence[str], wanted: Sequence[str]) -> None:
+    def __init__(self, paths: Sequence[str], requested: Sequence[str]) -> None:
         self._paths = list(paths)
         self._prints = [self._print_of(path) for path in self._paths]
-        self._requested, self._first_names = tuple(wanted), tuple[str, ...]()
+        self._requested, self._first_names = tuple(requested), tuple[str, ...]()
         self._own_names: dict[int, dict[str, str]] = {}  # by file, where they are not those of the schema
         self._paths_within: dict[int, dict[str, tuple[str, ...]]] = {}  # by file, of columns within structs
         self._later_types: dict[str, pa.DataType] | None = None  # of columns that have none in the first file
@@ -174,27 +174,28 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 def partition_values(
-    found: Sequence[Mapping[str, str]],
-    wanted: Collection[str] | None,
+    folders: Sequence[Mapping[str, str]],
+    used: Collection[str] | None,
     options: TableOptions,
     text: Collection[str] = (),
 ) -> list[dict[str, pa.Scalar]]:
-    """Return the columns ``wanted`` of what ``folders_of`` found of each file; None for those that differ among
-    files, or are named by an option: one that has a single value so far counts where it is asked for. Of columns in
-    ``text`` the values are text as written (``01``), else numbers where all are whole."""
-    keys = [key for key in found[0] if all(key in each for each in found)] if found else []
-    if wanted is None:
+    """Return, of each file, its values of the columns ``used`` that ``folders`` give of all (see ``folders_of``);
+    None for those that differ among files, or are named by an option: one that has a single value so far counts
+    where it is asked for. Of columns in ``text`` the values are text as written (``01``), else numbers where all
+    are whole."""
+    keys = [key for key in folders[0] if all(key in given for given in folders)] if folders else []
+    if used is None:
         named = _named(options)
-        keys = [key for key in keys if key in named or len({each[key] for each in found}) > 1]
+        keys = [key for key in keys if key in named or len({given[key] for given in folders}) > 1]
     else:
-        keys = [key for key in keys if key in wanted]
+        keys = [key for key in keys if key in used]
     columns = {}
     for key in keys:
-        values = [None if each[key] == _NULL_PARTITION else each[key] for each in found]
+        values = [None if given[key] == _NULL_PARTITION else given[key] for given in folders]
         whole = all(value is None or re.fullmatch(r"-?\d{1,18}", value) for value in values)
         type_ = pa.int64() if whole and any(values) and key not in text else pa.string()
-        columns[key] = [pa.scalar(value, pa.string()).cast(type_) for value in values]
-    return [{key: columns[key][i] for key in keys} for i in range(len(found))]
+        columns[key] = pa.array(values, pa.string()).cast(type_)
+    return [{key: columns[key][i] for key in keys} for i in range(len(folders))]
 
 
 def codes_read_as_numbers(

@@ -42,12 +42,7 @@ class Expanded(NamedTuple):
         return notes
 
 
-def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Return the files of ``expanded`` alone."""
-    return expanded(paths).files
-
-
-def expanded(paths: Sequence[str | os.PathLike[str]]) -> Expanded:
+def expand(paths: Sequence[str | os.PathLike[str]]) -> Expanded:
     """Return the files that paths, patterns (``part-*.csv``) and folders stand for, each folder's in order of name;
     of a pattern that no file matches the folders' (``month=*``), as a shell would name them.
 

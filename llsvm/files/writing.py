@@ -265,7 +265,7 @@ def refuse_overwriting(output: str | os.PathLike[str], inputs: Iterable[str | os
         return
     for each in inputs:
         with suppress(DataError):  # an input that cannot be found is reported by its reader
-            for file in expand([each]):
+            for file in expand([each]).files:
                 if file == path or _is_same(file, path):
                     raise UsageError(f"{path}: would overwrite the input {file}; choose another name")
 
