@@ -20,6 +20,7 @@ from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import RoundingBound, squares_of
 
 Vector = NDArray[np.float64]
+
 # t is taken where it closes all but this share of the gap: where it gains less, the next steps gain as much.
 LEFT = 0.1
 FAR = 0.1  # of the objective: a smaller gap is left to the solver alone

@@ -26,6 +26,7 @@ from llsvm.solvers.stopping import is_certified
 from llsvm.stream.stream import Stream
 
 Vector = NDArray[np.float64]
+
 # Share of what the terms of a sum come to that summing them may lose: with less, certificates might claim what does
 # not hold; with more, gaps stay open at a large C.
 _ROUNDING = 4.0 * np.finfo(np.float64).eps

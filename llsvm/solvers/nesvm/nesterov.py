@@ -43,6 +43,7 @@ from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
+
 # Columns, the constant feature included, up to which the Gram matrix is made: a larger bound saves passes over wide
 # data, for a decomposition whose time grows with the cube of the columns.
 MAX_GRAM_COLUMNS = 2000

@@ -58,6 +58,7 @@ from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
+
 _VALUES, _VECTORS = "metric: eigenvalues", "metric: eigenvectors"
 
 

@@ -26,6 +26,7 @@ from llsvm.process.work import count_factorization, count_solutions
 from llsvm.solvers.optim.line_search import ROUNDING
 
 Array = NDArray[np.float64]
+
 ROUTINES = ("dpotrf", "dpotrs", "dsyevd", "dsyrk")
 OF_BLAS = ("dsyrk",)
 LIBRARIES = "libscipy_openblas-*.so"  # SciPy's own, of 32-bit integers

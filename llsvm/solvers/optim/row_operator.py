@@ -21,11 +21,12 @@ from llsvm.solvers.optim.kernels import add_at, dots_at, inner_at, outer_at
 from llsvm.solvers.optim.lapack import add_outer
 from llsvm.stream.progress import Progress
 
+Array = NDArray[np.float64]
+
 # Rows, at least, of a product of dense rows with rows, of some columns each where a piece does not hold them whole:
 # with single rows 200 of 20,000 columns take nine times as long. More rows leave fewer columns to a piece, so that
 # partial sums are added to the result more often.
 PRODUCT_ROWS = 64
-Array = NDArray[np.float64]
 # Rows are worked on in pieces of so many bytes, as float64, which stay in the processor's cache: larger ones would
 # not, and take more memory; smaller ones take more calls.
 PIECE_BYTES = 1 << 18

@@ -22,6 +22,7 @@ from llsvm.solvers.state import Value
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+
 # Weights are longer by so many of the shifts that rounding may make of a margin: more than one, so that margins a
 # little below 1 are lifted too. Without longer weights runs of large C end uncertified; with 4 shifts the objective
 # rises more, and runs take as many passes.

@@ -38,6 +38,7 @@ from llsvm.solvers.stopping import EXACT
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
+
 # Full loops over the same rows, or epochs over the survivors, between two measurements, at most; and the scores of
 # shrunk loops after a full one, in full ones (the paper has five). With fewer, more passes are needed; with more,
 # loops settle rows that other rows unsettle again.

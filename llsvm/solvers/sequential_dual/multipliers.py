@@ -50,6 +50,7 @@ from llsvm.stream.progress import OutOfTime
 Array = NDArray[np.float64]
 Totals = Sequence[float] | Array
 Work = Callable[[BlockShares, RowProducts, slice, Array], Totals]
+
 # Dimensions of a row's face that there is room to list, on average; in all there is room for MOST_ORDER at least.
 # With fewer, Newton's method ends at a step on wide data whose faces have more; each takes LISTED_BYTES of a row.
 ROW_DIMENSIONS = 2

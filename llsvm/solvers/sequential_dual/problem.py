@@ -59,14 +59,15 @@ from llsvm.spill.row_state import RowState
 from llsvm.stream.progress import Progress
 from llsvm.stream.sparse_state import SparseState
 
-# Bytes of a row, a share, a dimension of a face, or a value that is copied, in lists and in work on them: eight
-# numbers. With fewer a run would take more memory than its limit; with more it would ask for a larger limit than it
-# needs.
-LISTED_BYTES = 64
 StoredShares = ArrayRows | RowState | SparseState  # of all rows
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Ids = NDArray[np.integer]
+
+# Bytes of a row, a share, a dimension of a face, or a value that is copied, in lists and in work on them: eight
+# numbers. With fewer a run would take more memory than its limit; with more it would ask for a larger limit than it
+# needs.
+LISTED_BYTES = 64
 # C_i ‖x_i‖² below which the grid of shares is fine enough. With less, costs are lowered, and all shares rounded,
 # where that helps nothing; with more, p_im of large costs are too coarse for gaps to close.
 LONG = 2.0**30

@@ -33,12 +33,13 @@ from llsvm.stream.rereading import EveryRow, Gathered
 from llsvm.stream.sparse_state import SparseState
 from llsvm.stream.stream import Stream
 
+Array = NDArray[np.float64]
+Positions = NDArray[np.int64]
+
 # Arrays of a SolverState that hold the survivors in memory: rows' numbers and class ids, their slack, and the rows.
 _ROWS, _IDS, _SLACK, _WEIGHT = "survivors", "survivors_y", "survivors_slack", "survivors_weight"
 _CSR = ("survivors_indptr", "survivors_indices", "survivors_data")
 _DENSE = "survivors_X"
-Array = NDArray[np.float64]
-Positions = NDArray[np.int64]
 # Solutions by Newton's method one after the other, at most, each of the rows of the one before and what is worst
 # after it. With fewer, rows that contradict settled ones wait for the next pass; each one more takes the gaps of
 # all rows.

@@ -77,11 +77,12 @@ from llsvm.solvers.state import (
 from llsvm.solvers.stopping import EXACT, StoppingRule
 from llsvm.stream.stream import Stream
 
+Array = NDArray[np.float64]
+Positions = NDArray[np.int64]
+
 # Bytes of rows' shares as float64 that are worked on at a time, with some five arrays as large: fewer take more
 # calls, and more take more memory.
 SHARES_BYTES = 1 << 22
-Array = NDArray[np.float64]
-Positions = NDArray[np.int64]
 # A pass was slow that left more than this share of the gap: where there are many columns, work on the worst rows
 # then follows a loop. With a smaller share that begins while loops get on; with a larger one passes gain little.
 # Without that work, the one hard problem of so many columns that was measured is not solved.

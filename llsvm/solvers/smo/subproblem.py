@@ -34,6 +34,7 @@ from llsvm.solvers.smo.kernels import add_rows
 from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
+
 # The first σ lets a proximal point move β by about so many times what it still moves. A larger one takes fewer
 # proximal points, with more steps of Newton's method to each; a smaller one takes more points, each of few steps.
 FIRST_MOVE = 3.0

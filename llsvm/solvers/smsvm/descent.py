@@ -27,6 +27,8 @@ from llsvm.solvers.state import SolverState, Value, restored, saved_values
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
+SumUp = Callable[[list[Point]], list[Sums]]
+
 GAP_SHARE = 0.5
 """The share of the tolerance that the smoothing may cost in the end, and to which problems on near rows or by the
 method of multipliers are solved. The rest is left for the steps and for the other rows. Lower, a becomes smaller,
@@ -46,7 +48,6 @@ _SAFETY_GROWTH = 10.0
 """The distance from the margin at which rows are left out is multiplied by this after too many of them have crossed
 the margin. Lower, that happens more often, and each time costs a pass; higher, too many rows are near, and steps
 need passes sooner."""
-SumUp = Callable[[list[Point]], list[Sums]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import OutOfTime, Progress
 from llsvm.stream.stream import Stream
 
+LeftOut = Callable[[Descent], RowsLeftOut]
+
 _ONE_SIDED_SHARE = 0.75
 """The largest share of all rows that is kept where all rows with a loss are kept. It is above
 ``SmSVMTuning.near_share``: lower, more problems with an L1 penalty go to the method of multipliers, whose dual is
@@ -39,7 +41,6 @@ _EXPONENTS, _LOWEST = 64, -32
 """Slacks are counted by their binary exponent: the number of exponents that are told apart, and the lowest. 2 to
 the lowest, in units of margins, is as good as 0. With a higher one, the threshold cannot fall as far as the
 smoothing."""
-LeftOut = Callable[[Descent], RowsLeftOut]
 
 
 class NearRows:

@@ -54,6 +54,7 @@ from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
+
 MULTIPLIER_ROW_BYTES = 104
 """Bytes that the method takes for each row of a problem at hand, mostly for 64-bit vectors of rows. Too low, a run
 takes more memory than its limit; too high, limits that have room for all rows count as too small for it."""

@@ -34,6 +34,7 @@ from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
+
 FEW_COLUMNS = 512
 """The most columns whose Hessian is cheap: up to so many all columns are active, however few the rows are, and the
 model's minimiser is found exactly. Higher, models are solved further than the next pass can use: without this limit

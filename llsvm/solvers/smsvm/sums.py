@@ -40,13 +40,14 @@ from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 from llsvm.stream.progress import OutOfTime, Progress
 
 Vector = NDArray[np.float64]
+Slack = NDArray[np.float32]
+
 _NUMBERS_PER_ROW = 10
 """The 64-bit numbers that sums take for each row of a piece. With fewer here, a run takes more memory than it was
 given; with more, pieces are smaller than they need to be."""
 STEPS = np.array([0, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4, 1, 1.25, 1.5, 2])
 """(T,) the steps t at which losses are summed; 0 and 1 are among them. With more of them each pass takes longer;
 with fewer, a step that led too far is cut to a length farther from the best, which takes more passes."""
-Slack = NDArray[np.float32]
 
 
 class Labels(NamedTuple):

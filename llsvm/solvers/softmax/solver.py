@@ -52,6 +52,8 @@ from llsvm.solvers.state import AtWeights, SolverState, Value, data_of, restored
 from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.stream import Stream
 
+Array = NDArray[np.float64]
+
 WHOLE_ORDER = 1500
 """The most weights, of all classes, whose whole Hessian is summed and factorized. Higher, that costs more than
 products do: with 2,410 weights 6 to 11 times as much; lower, steps that the pass itself could find take
@@ -59,7 +61,6 @@ products."""
 INTERCEPT_ARRAYS = 4
 """Arrays as large as the weights that a free intercept takes: sums of classes and a feasible gradient. Too few, and
 a run takes more memory than its limit; too many, and it does without a Hessian that has room."""
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
