@@ -121,7 +121,7 @@ def _subject(
     held_bytes: int,
 ) -> Subject:
     """Return one subject. held_bytes: of the models that are in memory too."""
-    data = rows[0]
+    data, y, sample_weight = rows
     if not isinstance(model, Model):
         name = os.path.basename(os.fspath(model))
     if data is None:
@@ -130,13 +130,9 @@ def _subject(
             model = Model.load(model)
         return Subject(name, model)
     taken = take_model(model, given, with_log=True, beside=held_bytes)
-    return Subject(name, taken, _name_of(data), _evaluation(taken, rows, given))
-
-
-def _evaluation(model: Model, rows: tuple[Any, Any, Any], given: Settings) -> dict[str, Any]:
-    thresholds = _THRESHOLDS if len(model.classes_) == 2 else 0
-    data, y, sample_weight = rows
-    return evaluated(model, data, y, given, sample_weight, shapes=True, thresholds=thresholds)
+    thresholds = _THRESHOLDS if len(taken.classes_) == 2 else 0
+    answer = evaluated(taken, data, y, given, sample_weight, shapes=True, thresholds=thresholds)
+    return Subject(name, taken, _name_of(data), answer)
 
 
 def _name_of(data: Any) -> str:

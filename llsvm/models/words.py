@@ -81,12 +81,9 @@ def changed_settings(model: ModelRecord) -> dict[str, Any]:
     return {
         name: value
         for name, value in sorted(settings.items())
-        if name not in OPTIONS or not _is_default(value, known.get(name, OPTIONS[name].default))
+        if name not in OPTIONS
+        or not (value == (default := known.get(name, OPTIONS[name].default)) or (default == () and not value))
     }
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    return bool(value == default or (default == () and not value))
 
 
 def listed(words: list[str]) -> str:

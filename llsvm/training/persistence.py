@@ -28,7 +28,8 @@ from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import Choice
 from llsvm.solvers.report import Report, in_passes
 from llsvm.solvers.state import data_of
-from llsvm.state.checkpoints import Checkpoints, now_in_words
+from llsvm.state.checkpoints import Checkpoints
+from llsvm.state.folder import now_in_words
 from llsvm.state.runs import Beginning, Record, described
 from llsvm.stream.stream import Stream
 from llsvm.training.outcome import TrainingRun
