@@ -109,7 +109,7 @@ def _subjects(
             refused.append(error)
         held_bytes += model_size
     if refused:
-        raise max(refused, key=lambda each: each.smallest_bytes)
+        raise max(refused, key=lambda error: error.smallest_bytes)
     return subjects
 
 
@@ -139,7 +139,7 @@ def _name_of(data: Any) -> str:
     if not names_files(data):
         return "the data given"
     paths = [data] if isinstance(data, str | os.PathLike) else list(data)
-    return listed([os.path.basename(os.fspath(each)) or os.fspath(each) for each in paths])
+    return listed([os.path.basename(os.fspath(path)) or os.fspath(path) for path in paths])
 
 
 make_callable(__name__, report)
