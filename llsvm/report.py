@@ -103,7 +103,7 @@ def _subjects(
             refused.append(error)
         held_bytes += model_size
     if refused:
-        raise max(refused, key=lambda each: each.smallest_bytes)
+        raise max(refused, key=lambda error: error.smallest_bytes)
     return subjects
 
 
@@ -115,7 +115,7 @@ def _subject(
     held_bytes: int,
 ) -> Subject:
     """Return what the page says of a model. held_bytes: of the models that are in memory too."""
-    data = rows[0]
+    data, y, sample_weight = rows
     if not isinstance(model, Model):
         name = os.path.basename(os.fspath(model))
     if data is None:
@@ -124,20 +124,16 @@ def _subject(
             model = Model.load(model)
         return Subject(name, model)
     taken = take_model(model, given, with_log=True, held_bytes=held_bytes)
-    return Subject(name, taken, _name_of(data), _evaluation(taken, rows, given))
-
-
-def _evaluation(model: Model, rows: tuple[Any, Any, Any], given: Settings) -> dict[str, Any]:
-    thresholds = _THRESHOLDS if len(model.classes_) == 2 else 0
-    data, y, sample_weight = rows
-    return evaluated(model, data, y, given, sample_weight, shapes=True, thresholds=thresholds)
+    thresholds = _THRESHOLDS if len(taken.classes_) == 2 else 0
+    answer = evaluated(taken, data, y, given, sample_weight, shapes=True, thresholds=thresholds)
+    return Subject(name, taken, _name_of(data), answer)
 
 
 def _name_of(data: Any) -> str:
     if not names_files(data):
         return "the data given"
     paths = [data] if isinstance(data, str | os.PathLike) else list(data)
-    return listed([os.path.basename(os.fspath(each)) or os.fspath(each) for each in paths])
+    return listed([os.path.basename(os.fspath(path)) or os.fspath(path) for path in paths])
 
 
 make_callable(__name__, report)

@@ -10,7 +10,7 @@ import pytest
 
 import llsvm
 from llsvm.data.text_chunks import Chunk, parse_ahead
-from llsvm.process.threads import Pool, Threads, ahead, row_ranges
+from llsvm.process.threads import Pool, Threads, prefetched, row_ranges
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 5, 1000])
@@ -72,7 +72,7 @@ def test_one_item_is_made_ahead_and_errors_come_at_their_turn(in_thread):
             made.append(number)
             yield number
 
-    taken = ahead(items(), in_thread)
+    taken = prefetched(items(), in_thread)
     assert next(taken) == 0
     if not in_thread:
         assert made == [0]
@@ -84,12 +84,12 @@ def test_one_item_is_made_ahead_and_errors_come_at_their_turn(in_thread):
 
 def test_what_is_made_ahead_ends_when_it_is_closed():
     before = threading.active_count()
-    taken = ahead(iter(range(10)), True)
+    taken = prefetched(iter(range(10)), True)
     assert next(taken) == 0
     assert threading.active_count() == before + 1
     taken.close()
     assert threading.active_count() == before
-    assert list(ahead(iter([]), True)) == []
+    assert list(prefetched(iter([]), True)) == []
 
 
 def test_the_first_item_is_for_the_thread_that_calls():

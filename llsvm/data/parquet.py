@@ -30,7 +30,7 @@ from llsvm.files.fingerprint import ROW_GROUPS, Checksum, Reading
 from llsvm.files.inputs import open_binary, open_seekable
 from llsvm.files.remote import is_remote
 from llsvm.memory.budget import require_room
-from llsvm.process.threads import ahead
+from llsvm.process.threads import prefetched
 
 _BUFFER_BYTES = 1 << 16  # of a column's file bytes; 0 would read a column of a row group at once
 _REMOTE_BUFFER_BYTES = 1 << 20  # there each is a request of its own, which takes tens of milliseconds
@@ -160,7 +160,7 @@ class ParquetSource(TableSource):
                 file = opened.enter_context(_opened(self._paths[number], coded))
             rows = self._rows(meta, names, longest, max_rows, max_bytes)
             done, counted = 0, 0
-            batches = ahead(file.iter_batches(rows, columns=names, use_threads=False), self._threads > 1)
+            batches = prefetched(file.iter_batches(rows, columns=names, use_threads=False), self._threads > 1)
             opened.callback(batches.close)
             checked = None
             documents = () if reading is None else self._only_analysed

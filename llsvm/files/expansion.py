@@ -51,8 +51,8 @@ def expand(paths: Sequence[str | os.PathLike[str]]) -> Expanded:
     all_files: list[str] = []
     copies: list[str] = []
     closed: list[str] = []
-    for each in paths:
-        path = without_credentials(os.fspath(each))
+    for given in paths:
+        path = without_credentials(os.fspath(given))
         if remote.is_remote(path):
             files, of_folder = remote.expand(path)
             all_files, copies = all_files + files, copies + of_folder
@@ -64,9 +64,9 @@ def expand(paths: Sequence[str | os.PathLike[str]]) -> Expanded:
             all_files, copies = all_files + _require_files(path, files, empty), copies + of_folder
         elif glob.has_magic(path) and not os.path.exists(path):
             matching = sorted(set(_matching(path, closed)))
-            files = [each for each in matching if _is(stat.S_ISREG, each)]
+            files = [name for name in matching if _is(stat.S_ISREG, name)]
             folders = (
-                [] if files else [_files_under(each, closed) for each in matching if os.path.isdir(each)]
+                [] if files else [_files_under(name, closed) for name in matching if os.path.isdir(name)]
             )
             files += [file for those, _ in folders for file in those]
             copies += [file for _, those in folders for file in those]
@@ -130,10 +130,10 @@ def _require_files(path: str, files: list[str], otherwise: str) -> list[str]:
 def _files_under(folder: str, closed: list[str]) -> tuple[list[str], list[str]]:
     """Return the files of a folder and of those in it, and the copies among them."""
     files = [
-        os.path.join(each, name)
-        for each, names in _folders(folder, closed, remote.counts)
+        os.path.join(parent, name)
+        for parent, names in _folders(folder, closed, remote.counts)
         for name in names
-        if remote.counts(name) and not _is(stat.S_ISDIR, os.path.join(each, name))
+        if remote.counts(name) and not _is(stat.S_ISDIR, os.path.join(parent, name))
     ]
     copies = remote.copies_among(files)
     return sorted(set(files) - copies), sorted(copies)

@@ -146,15 +146,15 @@ def files_summary(fingerprints: Sequence[FileFingerprint] | None) -> dict[str, A
     """
     if fingerprints is None:
         return None
-    digests = [each.digest for each in fingerprints]
+    digests = [fingerprint.digest for fingerprint in fingerprints]
     whole = digests[0] if len(digests) == 1 else hashlib.blake2b("".join(digests).encode(), digest_size=16)
     return {
         "n_files": len(digests),
-        "n_bytes": sum(each.n_bytes for each in fingerprints),
+        "n_bytes": sum(fingerprint.n_bytes for fingerprint in fingerprints),
         "digest": whole if isinstance(whole, str) else whole.hexdigest(),
         "files": [
-            {"name": os.path.basename(each.path), "n_bytes": each.n_bytes, "digest": digest}
-            for each, digest in zip(fingerprints[:_MAX_LISTED], digests, strict=False)
+            {"name": os.path.basename(fingerprint.path), "n_bytes": fingerprint.n_bytes, "digest": digest}
+            for fingerprint, digest in zip(fingerprints[:_MAX_LISTED], digests, strict=False)
         ],
     }
 

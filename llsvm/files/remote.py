@@ -277,7 +277,7 @@ def without_credentials(path: str) -> str:
     """
     if "://" not in path:
         return path
-    user, options = _USER.search(path), "&".join(each[1:] for each in _SECRETS.findall(path))
+    user, options = _USER.search(path), "&".join(secret[1:] for secret in _SECRETS.findall(path))
     if user is None and not options:
         return path
     shown = hide_credentials(path)

@@ -263,9 +263,9 @@ def refuse_overwriting(output: str | os.PathLike[str], inputs: Iterable[str | os
     path = os.fspath(output)
     if not is_remote(path) and not os.path.exists(path):
         return
-    for each in inputs:
+    for path_given in inputs:
         with suppress(DataError):  # an input that cannot be found is reported by its reader
-            for file in expand([each]).files:
+            for file in expand([path_given]).files:
                 if file == path or _is_same(file, path):
                     raise UsageError(f"{path}: would overwrite the input {file}; choose another name")
 

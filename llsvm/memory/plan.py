@@ -198,10 +198,10 @@ class MemoryLeft:
         pages = self.pages if is_room else self._pages_with_room(needs, left)
         if pages is None:
             return None
-        spare = left - self._smallest_blocks_bytes(pages, needs)
+        free_bytes = left - self._smallest_blocks_bytes(pages, needs)
         if needs.sparse_state:
-            state_bytes = min(state_bytes, max(0, spare // STATE_SHARE))
-        if state_bytes > spare // STATE_SHARE:
+            state_bytes = min(state_bytes, max(0, free_bytes // STATE_SHARE))
+        if state_bytes > free_bytes // STATE_SHARE:
             state_bytes = 0
         if state_bytes:
             lines["dual variables"] = state_bytes
@@ -233,8 +233,8 @@ class MemoryLeft:
         while size < self.pages.page_bytes:
             sizes.append(int(size))
             size *= PAGE_STEP
-        each = [self.pages, *(self.pages.cut_to(size, self.dataset) for size in reversed(sizes))]
-        return next((p for p in each if self._smallest_blocks_bytes(p, needs) <= left), None)
+        candidates = [self.pages, *(self.pages.cut_to(size, self.dataset) for size in reversed(sizes))]
+        return next((p for p in candidates if self._smallest_blocks_bytes(p, needs) <= left), None)
 
     def _smallest_blocks_bytes(self, pages: Pages, needs: Needs) -> int:
         """Return the least bytes that work on blocks of rows takes."""
@@ -304,10 +304,10 @@ def page_bytes_for(available_bytes: int, reader_bytes: int) -> int:
 
 def read_bytes_for(available_bytes: int, reader_bytes: int, page_bytes: int, long_row_bytes: int) -> int:
     """Return the bytes of a block that the first reading asks the source for."""
-    least, left = max(page_bytes, long_row_bytes), available_bytes - reader_bytes
-    read_bytes = max(least, min(MAX_READ_BYTES, available_bytes // READ_SHARE))
-    fits = READING_BLOCKS * read_bytes + (READING_PAGES - READING_BLOCKS) * least <= left
-    return read_bytes if fits else least
+    min_bytes, left = max(page_bytes, long_row_bytes), available_bytes - reader_bytes
+    read_bytes = max(min_bytes, min(MAX_READ_BYTES, available_bytes // READ_SHARE))
+    fits = READING_BLOCKS * read_bytes + (READING_PAGES - READING_BLOCKS) * min_bytes <= left
+    return read_bytes if fits else min_bytes
 
 
 def reading_bytes_for(available_bytes: int, reader_bytes: int, page_bytes: int, long_row_bytes: int) -> int:

@@ -39,8 +39,12 @@ def probabilities(scores: Scores, k: int, pairs: bool, joint: bool = False) -> S
     if scores.shape[1] == 1:
         return of_two(scores)
     if pairs:
-        return of_pairs(scores, k)
-    return of_joint(scores) if joint else of_each_against_the_rest(scores)
+        return coupled(sigmoid(scores), sigmoid(-scores), k)
+    if joint:
+        return of_joint(scores)
+    # one against the rest: sigmoids, divided by their sum, as LIBLINEAR's ``-b 1`` has them; by the logarithms of
+    # sigmoids, for a sum of these may be 0 in floats
+    return of_joint(-np.logaddexp(0.0, -scores))
 
 
 def votes(scores: Scores, k: int) -> Scores:
@@ -60,22 +64,11 @@ def of_two(scores: Scores) -> Scores:
     return np.column_stack([sigmoid(-scores[:, 0]), sigmoid(scores[:, 0])])
 
 
-def of_each_against_the_rest(scores: Scores) -> Scores:
-    """Return (n, k) probabilities for scores (n, k) of problems of their own: their sigmoids, divided by their
-    sum, as LIBLINEAR's ``-b 1`` has them."""
-    return of_joint(-np.logaddexp(0.0, -scores))  # logarithms of sigmoids: a sum of them may be 0 in floats
-
-
 def of_joint(scores: Scores) -> Scores:
     """Return (n, k) probabilities for scores (n, k) of one joint problem: e^score, divided by their sum
     (softmax)."""
     shares = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
-
-
-def of_pairs(scores: Scores, k: int) -> Scores:
-    """Return (n, k) probabilities for scores (n, k(k − 1)/2) of pairs, by their sigmoids: ``coupled``."""
-    return coupled(sigmoid(scores), sigmoid(-scores), k)
 
 
 def coupled(wins: Scores, losses: Scores, k: int) -> Scores:
@@ -134,8 +127,6 @@ _OF_THRESHOLD: dict[str, Test] = {
     "f1": is_number,
 }
 
-Numbers = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
@@ -151,10 +142,10 @@ class Calibration:
     n_rows: int
     slopes: tuple[float, ...] = ()
     offsets: tuple[float, ...] = ()
-    knots: Numbers | None = None
+    knots: Scores | None = None
     ends: tuple[int, ...] = ()
 
-    def probabilities(self, scores: Numbers, n_classes: int, pairs: bool) -> Numbers:
+    def probabilities(self, scores: Scores, n_classes: int, pairs: bool) -> Scores:
         """Return (n, n_classes) probabilities for scores (n, k) of problems. pairs: they are those of pairs of
         classes."""
         if self.method == "temperature":
@@ -168,7 +159,7 @@ class Calibration:
         sums = wins.sum(axis=1, keepdims=True)
         return np.divide(wins, sums, out=np.full_like(wins, 1 / n_classes), where=sums > 0)
 
-    def _each(self, scores: Numbers) -> tuple[Numbers, Numbers]:
+    def _each(self, scores: Scores) -> tuple[Scores, Scores]:
         """Return the probabilities (n, k) that each problem's positive class is the one, and that it is not."""
         if self.method == "platt":
             z = scores * np.array(self.slopes) + np.array(self.offsets)

@@ -123,7 +123,7 @@ _EXTRA: dict[str, Test] = {
     "why": is_text,
     "positive": lambda value: is_text(value) or is_number(value),
     CLASS_NAMES: lambda value: (
-        list_of(lambda each: is_text(each) or is_number(each) or is_flag(each))(value) and len(value) == 2
+        list_of(lambda name: is_text(name) or is_number(name) or is_flag(name))(value) and len(value) == 2
     ),
     TIME_TYPE: lambda value: is_text(value) and _TIME_TYPE.fullmatch(value) is not None,
     "feature_map": _is_mapping,

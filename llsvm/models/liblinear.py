@@ -174,7 +174,7 @@ def _label_of_no_integer(model: Model) -> str:
     """Return a sentence where a label is no integer, else ""."""
     classes = trained_classes(model)
     numeric = classes.dtype.kind in "iuf"
-    odd = [each for each in classes if not numeric or each != int(each) or abs(each) > _LARGEST_LABEL]
+    odd = [label for label in classes if not numeric or label != int(label) or abs(label) > _LARGEST_LABEL]
     if not odd:
         return ""
     remedy = "write integers for the labels"

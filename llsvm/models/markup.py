@@ -92,7 +92,7 @@ def card(heading: str, *content: Any, wide: bool = False) -> Markup:
 
 def section(heading: str, *cards: Any) -> Markup:
     """Return a section of a page with ``cards``; nothing where all of them are empty."""
-    there = [each for each in cards if each]
+    there = [part for part in cards if part]
     if not there:
         return Markup("")
     return tag("section", tag("h2", heading), tag("div", *there, class_="cards"))

@@ -404,11 +404,11 @@ class UnreadModel(Model):
     """A model that the memory limit has no room for: all of it but its weights, and what a kernel or a feature map
     is made of, which have their shapes alone. What it takes to score rows can be told, and they cannot be scored.
 
-    refused: with what the model alone takes. beside: bytes that are held too."""
+    refused: with what the model alone takes. held_bytes: of other models in memory."""
 
     _unread = (*_WEIGHTS, *(f"extra/{name}" for name in _OF_MAP))
     refused: BudgetError | None = None
-    beside: int = 0
+    held_bytes: int = 0
 
     @staticmethod
     def _weights(arrays: Mapping[str, NDArray[Any]], k: int) -> Weights:
@@ -418,10 +418,10 @@ class UnreadModel(Model):
         return SparseWeights(np.broadcast_to(np.int32(0), (len(counts) + 1,)), problems, values, k)
 
     @classmethod
-    def of_file(cls, path: str | os.PathLike[str], refused: BudgetError, beside: int = 0) -> Self:
+    def of_file(cls, path: str | os.PathLike[str], refused: BudgetError, held_bytes: int = 0) -> Self:
         """Raises ModelError."""
         model = cast(Self, cls.load(path, with_log=False))
-        model.refused, model.beside = refused, beside
+        model.refused, model.held_bytes = refused, held_bytes
         return model
 
     @property

@@ -96,7 +96,8 @@ def write(
     """
     files.refuse_stdout(path)
     with replacing(path) as stream:
-        with zipfile.ZipFile(_forwards(stream), "w") as archive:
+        is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+        with zipfile.ZipFile(stream if is_file else cast(Any, _Forwards(stream)), "w") as archive:
             listed = {}
             for name, array in arrays.items():
                 array = array if isinstance(array, InPieces) else _stored(array)
@@ -168,10 +169,6 @@ class _Forwards:
 
     def __init__(self, stream: BinaryIO) -> None:
         self.write, self.flush = stream.write, stream.flush
-
-
-def _forwards(stream: BinaryIO) -> Any:
-    return stream if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else _Forwards(stream)
 
 
 def _write_member(

@@ -56,7 +56,7 @@ def table_columns(extra: Mapping[str, Any]) -> list[str]:
 def only_text(extra: Mapping[str, Any]) -> str | None:
     """Return the column that a model was trained on, where that is text, and the only one. extra: of the model."""
     columns = extra.get("table", {}).get("columns", ())
-    return columns[0]["name"] if [each["kind"] for each in columns] == ["document"] else None
+    return columns[0]["name"] if [column["kind"] for column in columns] == ["document"] else None
 
 
 def means_of(extra: Mapping[str, Any]) -> NDArray[np.float64] | None:

@@ -81,12 +81,9 @@ def changed_settings(model: ModelRecord) -> dict[str, Any]:
     return {
         name: value
         for name, value in sorted(settings.items())
-        if name not in OPTIONS or not _is_default(value, known.get(name, OPTIONS[name].default))
+        if name not in OPTIONS
+        or not (value == (default := known.get(name, OPTIONS[name].default)) or (default == () and not value))
     }
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    return bool(value == default or (default == () and not value))
 
 
 def listed(words: list[str]) -> str:
@@ -114,9 +111,9 @@ def html_of(model: ModelRecord) -> Markup:
     if changed:
         head, said = ("setting", "value"), "Settings that differ from the defaults"
         parts.append(table(head, changed, said, text_columns=2))
-    for each in of_each_problem(model, _WEIGHTS, _PROBLEMS):
-        rows = [(feature["feature"], f"{feature['weight']:+.6g}") for feature in each["features"]]
-        parts.append(table(("feature", "weight"), rows, f"Strongest weights, + for {each['class']}"))
+    for problem in of_each_problem(model, _WEIGHTS, _PROBLEMS):
+        rows = [(feature["feature"], f"{feature['weight']:+.6g}") for feature in problem["features"]]
+        parts.append(table(("feature", "weight"), rows, f"Strongest weights, + for {problem['class']}"))
     return tag("div", join(parts), class_="llsvm-model")
 
 
@@ -164,11 +161,11 @@ def of_each_class(model: ModelRecord, count: int) -> list[dict[str, Any]]:
 def of_all(model: ModelRecord, count: int) -> list[dict[str, Any]]:
     """Return the strongest features of all classes together: class, and as ``of_each_problem``."""
     all_features = [
-        {"class": each["class"], **feature}
-        for each in of_each_problem(model, count)
-        for feature in each["features"]
+        {"class": problem["class"], **feature}
+        for problem in of_each_problem(model, count)
+        for feature in problem["features"]
     ]
-    return sorted(all_features, key=lambda each: -abs(each.get(CONTRIBUTION, each[WEIGHT])))[:count]
+    return sorted(all_features, key=lambda feature: -abs(feature.get(CONTRIBUTION, feature[WEIGHT])))[:count]
 
 
 def _strongest(
@@ -214,8 +211,8 @@ def _places(
             n = min(count, len(strength))
             columns = _first(strength, n)
             ranked = zip((-strength[columns]).tolist(), (columns + start).tolist(), strict=True)
-            best[number] = sorted(best[number] + [each for each in ranked if each[0] < 0])[:count]
-    return [[column for _, column in each] for each in best]
+            best[number] = sorted(best[number] + [place for place in ranked if place[0] < 0])[:count]
+    return [[column for _, column in ranked] for ranked in best]
 
 
 def _first(strength: NDArray[np.float64], n: int) -> NDArray[np.intp]:

@@ -53,14 +53,14 @@ def watch() -> None:
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     # What the caller has us ignore (nohup: SIGHUP; a background job: SIGINT) stays ignored.
-    answered = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
-    for each in answered:
-        signal.signal(each, _note)
+    answered = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in answered:
+        signal.signal(number, _note)
     try:
         threading.Thread(target=_wait, args=(reader,), name="llsvm-signals", daemon=True).start()
     except RuntimeError:  # no more threads; whatever needs one will say so
-        for each in answered:
-            signal.signal(each, signal.SIG_DFL)
+        for number in answered:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager

@@ -121,7 +121,7 @@ def _wait(jobs: Sequence[Future[R]]) -> None:
         pass
 
 
-def ahead(items: Iterator[T], in_thread: bool) -> Generator[T, None, None]:
+def prefetched(items: Iterator[T], in_thread: bool) -> Generator[T, None, None]:
     """Yield the items; in_thread: the next is made by a thread of its own while one is worked on, so that two
     are held. Close it, also where not all of them were wanted: the thread is at its end then. What the making of
     an item raises is raised where it is asked for."""

@@ -15,14 +15,14 @@ from typing import Any
 
 _write: Callable[[str], object] | None = None
 _began = 0.0  # by time.monotonic
-_in_turn = threading.RLock()
+_lock = threading.RLock()
 
 
 def trace(event: str, /, **facts: Any) -> None:
     """Record a decision. Facts are numbers, texts, and lists and mappings of these; sizes end in ``bytes``."""
     if (write := _write) is not None:
         said = _plain(facts)
-        with _in_turn:  # so that lines of several threads are in the order of their times
+        with _lock:  # so that lines of several threads are in the order of their times
             seconds = round(time.monotonic() - _began, 6)
             write(json.dumps({"seconds": seconds, "event": event, **said}, allow_nan=False) + "\n")
 
@@ -49,9 +49,9 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # NumPy's
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -48,10 +48,10 @@ class Work:
     @classmethod
     def of(cls, counts: Mapping[str, int]) -> Work:
         """Return what ``as_dict`` gave, of this version or another: what is unknown here is left out."""
-        return cls(**{each.name: counts[each.name] for each in fields(cls) if each.name in counts})
+        return cls(**{count.name: counts[count.name] for count in fields(cls) if count.name in counts})
 
     def as_dict(self) -> dict[str, int]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {count.name: getattr(self, count.name) for count in fields(self)}
 
     def since(self, before: Work) -> Work:
         """Return what was added to ``before``."""
@@ -61,7 +61,7 @@ class Work:
     @property
     def seconds(self) -> float:
         """Return the sum of all counts at their prices, in seconds."""
-        return 1e-9 * sum(each.metadata["ns"] * getattr(self, each.name) for each in fields(self))
+        return 1e-9 * sum(count.metadata["ns"] * getattr(self, count.name) for count in fields(self))
 
 
 _lock, _done = Lock(), Counter[str]()

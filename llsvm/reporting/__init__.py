@@ -1,1 +1,1 @@
-"""The page of ``llsvm report``: Plot and Axis below, a file for each kind of section, page.py that joins them."""
+"""Page of ``llsvm report``: plots below, a file for each kind of section, and ``page``, which joins them."""

@@ -168,8 +168,7 @@ def _class_table(classes: Sequence[Mapping[str, Any]]) -> Markup:
     """Return a table of precision, recall and the like, class by class."""
     head = ("label", "precision", "recall", "f1", "support", "predicted")
     rows = [
-        [each[name] if name == "label" else _shown(each[name]) for name in head]
-        for each in classes[:_CLASSES]
+        [row[name] if name == "label" else _shown(row[name]) for name in head] for row in classes[:_CLASSES]
     ]
     more = f", the first {_CLASSES} of {len(classes):,}" if len(classes) > _CLASSES else ""
     return card("Class by class", table(head, rows, f"Figures of each class{more}"), wide=True)
@@ -202,7 +201,7 @@ def _leads(shapes: Mapping[str, Any]) -> Markup:
 def _histogram(histogram: Mapping[str, Any], said: str, label: str, names: Mapping[str, str]) -> Markup:
     """Return a card with a histogram, see ``llsvm.scoring.metrics``. names: of each series, with their kinds."""
     edges, counts = histogram["edges"][0], histogram["counts"]
-    top = max(max(each) for each in counts)
+    top = max(max(heights) for heights in counts)
     plot = Plot(said, axis_of(label, edges), axis_of("rows", (top,), zero=True))
     for (name, kind), heights in zip(names.items(), counts, strict=True):
         plot.bars(name, edges, heights, kind)
@@ -220,8 +219,8 @@ def _curves(answer: Mapping[str, Any]) -> list[Markup]:
 
 def _roc(curve: Mapping[str, Any], answer: Mapping[str, Any]) -> Markup:
     """Return a card with true against false positives."""
-    false = [0.0, *(each / curve["others"] for each in curve["false_positives"])]
-    true = [0.0, *(each / curve["positives"] for each in curve["true_positives"])]
+    false = [0.0, *(count / curve["others"] for count in curve["false_positives"])]
+    true = [0.0, *(count / curve["positives"] for count in curve["true_positives"])]
     plot = Plot("ROC curve", _share("false positive rate"), _share("true positive rate"))
     plot.line("", (0, 1), (0, 1), "faint")
     plot.line("true positive rate", false, true, "a")
@@ -250,13 +249,13 @@ def _thresholds(answer: Mapping[str, Any]) -> Markup:
     if not table_rows:
         return Markup("")
     names = ("predicted_positive", "precision", "recall", "f1", "false_positive_rate")
-    best = max(table_rows, key=lambda each: each["f1"])
+    best = max(table_rows, key=lambda row: row["f1"])
     rows = [
         (
-            f"{each['threshold']:.6g}{' (largest f1)' if each is best else ''}",
-            *(f"{each[name]:.4f}" for name in names),
+            f"{row['threshold']:.6g}{' (largest f1)' if row is best else ''}",
+            *(f"{row[name]:.4f}" for name in names),
         )
-        for each in table_rows
+        for row in table_rows
     ]
     head = ("score from", *(name.replace("_", " ") for name in names))
     said = f"What it comes to, to predict {answer['confusion']['labels'][1]} from a score on"
@@ -271,7 +270,7 @@ def _reliability(answer: Mapping[str, Any]) -> Markup:
     what = f"of {labels[1]}" if len(labels) == 2 else "of the most probable class"
     plot = Plot("Reliability of probabilities", _share(f"probability {what}"), _share("share that came true"))
     plot.line("as told", (0, 1), (0, 1), "faint")
-    plot.line("these rows", [each["probability"] for each in bins], [each["share"] for each in bins], "a")
+    plot.line("these rows", [b["probability"] for b in bins], [b["share"] for b in bins], "a")
     rows = [
         (f"{b['below']:.1f}", f"{b['rows']:,}", f"{b['probability']:.4f}", f"{b['share']:.4f}") for b in bins
     ]
@@ -289,7 +288,8 @@ def _share(label: str) -> Axis:
 
 
 def _rows(curve: Mapping[str, Any], *columns: Sequence[float]) -> list[tuple[str, ...]]:
-    thresholds = (f"{each:.6g}" for each in curve["threshold"])
+    thresholds = (f"{threshold:.6g}" for threshold in curve["threshold"])
     return [
-        (first, *(f"{each:.4f}" for each in rest)) for first, *rest in zip(thresholds, *columns, strict=True)
+        (first, *(f"{value:.4f}" for value in rest))
+        for first, *rest in zip(thresholds, *columns, strict=True)
     ]

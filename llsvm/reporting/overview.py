@@ -120,7 +120,7 @@ def _trained_on(subject: Subject) -> Markup:
     if files["n_files"] == 1:
         name, count = files["files"][0]["name"], ""
     else:
-        name, count = listed([each["name"] for each in files["files"]]), f"{files['n_files']:,} files, "
+        name, count = listed([file["name"] for file in files["files"]]), f"{files['n_files']:,} files, "
     pairs += [
         ("data", name),
         ("size", f"{count}{format_size(files['n_bytes'])}"),
@@ -155,12 +155,13 @@ def weights(subject: Subject) -> Markup:
         return Markup("")
     two = len(model.classes_) == 2
     cards = [card("How they are ranked", tag("p", _RANKED[ranked_by(model)]), wide=True)]
-    for each in problems[:_OPEN_PROBLEMS]:
+    for problem in problems[:_OPEN_PROBLEMS]:
         against = f", − for {model.labels[0]}" if two and not model.is_regression else ""
-        cards.append(card(f"+ for {each['class']}{against}", _bars(each["features"])))
+        cards.append(card(f"+ for {problem['class']}{against}", _bars(problem["features"])))
     if len(problems) > _OPEN_PROBLEMS:
         more = join(
-            folded(f"+ for {each['class']}", _bars(each["features"])) for each in problems[_OPEN_PROBLEMS:]
+            folded(f"+ for {problem['class']}", _bars(problem["features"]))
+            for problem in problems[_OPEN_PROBLEMS:]
         )
         rest = (
             f"Of {model.n_problems:,}, the first {len(problems)}." if model.n_problems > len(problems) else ""
@@ -174,15 +175,18 @@ def _bars(features: list[dict[str, Any]]) -> Markup:
         return tag("p", "All weights are zero.")
     numbers = [name for name in (WEIGHT, CONTRIBUTION) if name in features[0]]
     by = numbers[-1]
-    largest = max(abs(each[by]) for each in features)
+    largest = max(abs(feature[by]) for feature in features)
     rows = [
         tag(
             "tr",
-            tag("th", each["feature"], scope="row", class_="text"),
-            *(tag("td", f"{each[name]:+,.4g}", class_="number", title=repr(each[name])) for name in numbers),
-            tag("td", _bar(each[by], largest), class_="bar"),
+            tag("th", feature["feature"], scope="row", class_="text"),
+            *(
+                tag("td", f"{feature[name]:+,.4g}", class_="number", title=repr(feature[name]))
+                for name in numbers
+            ),
+            tag("td", _bar(feature[by], largest), class_="bar"),
         )
-        for each in features
+        for feature in features
     ]
     head = tag(
         "tr",

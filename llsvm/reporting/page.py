@@ -41,8 +41,8 @@ def _side_by_side(ours: Markup, theirs: Markup, subject: Subject, other: Subject
     if not (ours or theirs):
         return Markup("")
     parts = [
-        tag("div", tag("p", each.name, class_="quiet"), part)
-        for each, part in ((subject, ours), (other, theirs))
+        tag("div", tag("p", side.name, class_="quiet"), part)
+        for side, part in ((subject, ours), (other, theirs))
     ]
     return tag("div", *parts, class_="pair")
 
@@ -54,32 +54,25 @@ def _compared(subject: Subject, other: Subject) -> Markup:
 
 
 def _figures(subject: Subject, other: Subject, head: tuple[str, ...]) -> Markup:
-    pair = subject, other
-    rows: list[list[object]] = [["converged", *("yes" if each.model.converged else "no" for each in pair)]]
-    gaps = [each.model.certificate and each.model.certificate.relative_gap for each in pair]
-    rows.append(["relative gap", *("-" if gap is None else f"{gap:.3g}" for gap in gaps)])
-    for name in ("n_rows", "n_features_in_"):
-        rows.append(
-            [
-                name.strip("_").replace("_in", "").replace("n_", ""),
-                *(f"{getattr(each.model, name):,}" for each in pair),
-            ]
-        )
+    models = subject.model, other.model
+    gaps = [model.certificate and model.certificate.relative_gap for model in models]
+    rows: list[list[object]] = [
+        ["converged", *("yes" if model.converged else "no" for model in models)],
+        ["relative gap", *("-" if gap is None else f"{gap:.3g}" for gap in gaps)],
+        ["rows", *(f"{model.n_rows:,}" for model in models)],
+        ["features", *(f"{model.n_features_in_:,}" for model in models)],
+    ]
     for name, value in subject.figures.items():
         theirs = other.figures.get(name)
-        rows.append(
-            [
-                name.replace("_", " "),
-                figure(name, value),
-                "-" if theirs is None else figure(f"other.{name}", theirs),
-            ]
-        )
+        shown = "-" if theirs is None else figure(f"other.{name}", theirs)
+        rows.append([name.replace("_", " "), figure(name, value), shown])
     return card("Figures", table(head, rows, "Side by side"))
 
 
 def _settings(subject: Subject, other: Subject, head: tuple[str, ...]) -> Markup:
-    names = sorted({*changed_settings(subject.model), *changed_settings(other.model)})
-    values = [[setting_text(each.model.settings.get(name)) for each in (subject, other)] for name in names]
+    models = subject.model, other.model
+    names = sorted({name for model in models for name in changed_settings(model)})
+    values = [[setting_text(model.settings.get(name)) for model in models] for name in names]
     rows = [[name, *pair] for name, pair in zip(names, values, strict=True) if pair[0] != pair[1]]
     if not rows:
         return card("Settings", tag("p", "The same settings."))

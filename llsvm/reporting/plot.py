@@ -31,7 +31,7 @@ class Plot:
     def line(self, name: str, x: Sequence[float], y: Sequence[float], kind: str) -> None:
         """Draw a line. kind: its class in the style. name: "" for a line that is no data, which only guides the
         eye."""
-        places = [self._at(*each) for each in zip(x, y, strict=True)]
+        places = [self._at(*point) for point in zip(x, y, strict=True)]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
         self._drawn.append(tag("polyline", points=path, class_=f"line {kind}"))
         if not name:
@@ -87,7 +87,7 @@ class Plot:
 
     def _at(self, x: float, y: float) -> tuple[float, float]:
         """Return a place within a few widths of the drawing: what is far beyond its ends is not seen."""
-        a, b = (min(max(axis.place(each), -9.0), 9.0) for axis, each in ((self._x, x), (self._y, y)))
+        a, b = (min(max(axis.place(value), -9.0), 9.0) for axis, value in ((self._x, x), (self._y, y)))
         return a * _INNER_WIDTH, (1 - b) * _INNER_HEIGHT
 
     def _box(
@@ -120,8 +120,8 @@ class Plot:
         middle_x, middle_y = _LEFT + _INNER_WIDTH / 2, _TOP + _INNER_HEIGHT / 2
         below = {"x": middle_x, "y": HEIGHT - 6, "text_anchor": "middle"}
         marks.append(tag("text", self._x.label, **below, class_="label"))
-        beside = {"x": 12, "y": middle_y, "text_anchor": "middle", "transform": f"rotate(-90 12 {middle_y})"}
-        marks.append(tag("text", self._y.label, **beside, class_="label"))
+        upright = {"x": 12, "y": middle_y, "text_anchor": "middle", "transform": f"rotate(-90 12 {middle_y})"}
+        marks.append(tag("text", self._y.label, **upright, class_="label"))
         return marks
 
 
@@ -140,7 +140,7 @@ class Axis:
 
     def place(self, value: float) -> float:
         """Return the place in [0, 1] between the ends; beyond them where the value is."""
-        low, high, at = (self._scaled(each) for each in (self.low, self.high, value))
+        low, high, at = (self._scaled(number) for number in (self.low, self.high, value))
         return (at - low) / (high - low)
 
     def _scaled(self, value: float) -> float:
@@ -164,11 +164,11 @@ class Axis:
         if self.log:
             low, high = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             decades = max(1, math.ceil((high - low) / _MARKS))
-            return [10.0**each for each in range(low, high + 1, decades)]
+            return [10.0**power for power in range(low, high + 1, decades)]
         step = _round_step((self.high - self.low) / _MARKS)
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
-        return [each * step for each in range(first, last + 1)]
+        return [number * step for number in range(first, last + 1)]
 
 
 def axis_of(

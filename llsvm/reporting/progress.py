@@ -47,7 +47,7 @@ def _thinned(history: Sequence[Row]) -> list[Row]:
 def _with(history: Sequence[Row], *names: str) -> tuple[list[float], ...]:
     """Return the columns of the rows that have finite numbers in all of them."""
     rows: list[list[Any]] = [[row.get(name) for name in names] for row in history]
-    there = [row for row in rows if all(each is not None and math.isfinite(each) for each in row)]
+    there = [row for row in rows if all(value is not None and math.isfinite(value) for value in row)]
     return tuple([float(row[i]) for row in there] for i in range(len(names)))
 
 
@@ -57,7 +57,7 @@ def _objectives(history: Sequence[Row], name: str) -> Markup:
         return Markup("")
     label, words = _OVER[name]
     last = abs(primal[-1]) or 1.0
-    near = [each for each in (*primal, *dual) if abs(each - primal[-1]) <= _FAR * last]
+    near = [value for value in (*primal, *dual) if abs(value - primal[-1]) <= _FAR * last]
     cut = len(near) < 2 * len(x)
     said = f"Primal and dual objective by {label}" + (", what is far off is cut off" if cut else "")
     plot = Plot(said, axis_of(label, x, words, zero=True), axis_of("objective", near))
@@ -71,7 +71,7 @@ def _rows(
     words: Callable[[float], str] | None, x: Sequence[float], *columns: Sequence[float]
 ) -> list[tuple[str, ...]]:
     words = words or "{:,.10g}".format
-    return [(words(row[0]), *(f"{each:.10g}" for each in row[1:])) for row in zip(x, *columns, strict=True)]
+    return [(words(row[0]), *(f"{value:.10g}" for value in row[1:])) for row in zip(x, *columns, strict=True)]
 
 
 def _gaps(history: Sequence[Row], tol: Any) -> Markup:
@@ -83,8 +83,8 @@ def _gaps(history: Sequence[Row], tol: Any) -> Markup:
     x_axis = axis_of("full passes", x, zero=True)
     y_axis = log_axis("relative gap", [*(b for _, b in above), *tolerances])
     plot = Plot("Relative gap by full passes", x_axis, y_axis)
-    for each in tolerances:
-        plot.line("asked for", (x_axis.low, x_axis.high), (each, each), "c")
+    for tolerance in tolerances:
+        plot.line("asked for", (x_axis.low, x_axis.high), (tolerance, tolerance), "c")
     plot.line("relative gap", [a for a, _ in above], [b for _, b in above], "a")
     plot.values(("full passes", "relative gap"), _rows(None, x, gaps))
     return plot.card()
@@ -98,8 +98,8 @@ def _memory(history: Sequence[Row], limit: Any) -> Markup:
     x_axis = axis_of("seconds", x, zero=True)
     y_axis = axis_of("resident set", [*used, *peak, *limits], format_size, zero=True)
     plot = Plot("Memory of the process by seconds", x_axis, y_axis)
-    for each in limits:
-        plot.line("limit", (x_axis.low, x_axis.high), (each, each), "c")
+    for bound in limits:
+        plot.line("limit", (x_axis.low, x_axis.high), (bound, bound), "c")
     plot.line("peak so far", x, peak, "b")
     plot.line("at the end of a pass", x, used, "a")
     rows = [(f"{s:,.3f}", format_size(p), format_size(u)) for s, p, u in zip(x, peak, used, strict=True)]

@@ -167,7 +167,7 @@ def _left(
         return bytes_for_blocks(*asked)
     refused = model.refusal
     try:
-        bytes_for_blocks(*asked, support + model.beside)
+        bytes_for_blocks(*asked, support + model.held_bytes)
     except BudgetError as error:
         raise max(error, refused, key=lambda each: each.smallest_bytes) from None
     raise refused

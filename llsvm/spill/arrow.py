@@ -86,7 +86,7 @@ def _places(page: PageInfo, buffer: NDArray[np.uint8]) -> NDArray[np.int64]:
     batch = pa.ipc.read_record_batch(message, _schema(page.layout))
     # A list's buffers: its validity, its offsets, its values' validity, its values.
     values = [column.buffers()[3] for column in batch.columns]
-    return np.array([0 if each is None else each.address - message.address for each in values])
+    return np.array([0 if array is None else array.address - message.address for array in values])
 
 
 @lru_cache

@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from llsvm.errors import DiskError, LLSVMWarning, UsageError
@@ -256,11 +255,6 @@ def parse_seconds(text: str | float) -> float:
             f"--checkpoint-every must be seconds, or 90s, 5m, 1h, or 0 for after every pass, not {text!r}"
         )
     return seconds
-
-
-def now_in_words() -> str:
-    """Return the time as people read it."""
-    return datetime.now().isoformat(sep=" ", timespec="seconds")
 
 
 class _WarmStartRuns(EarlierRuns):

@@ -1,4 +1,5 @@
-"""File that a state is kept in: named parts, then a manifest that says what they are, each with its checksum.
+"""Container of states, results and copies of parsed rows: named parts, then a manifest that says what they are,
+each with its checksum. Models have a file format of their own (llsvm/models/model_file.py).
 
     "llsvm state, version 11\\n"
     the bytes of the parts, one after the other
@@ -78,8 +79,9 @@ class ArrayPart:
 
 
 class ContainerWriter:
-    """Writer of a new file at ``path``, over whatever is there: ``add`` the parts, then ``end`` it. All methods
-    raise DiskError where the disk is full or fails, UsageError where the path cannot be written."""
+    """Writer of a new file at ``path``, over whatever is there: ``add`` the parts, then ``end`` it.
+
+    All methods raise DiskError where the disk is full or fails, UsageError where the path cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -170,10 +170,10 @@ class StateFolder:
                     "folder with --state"
                 ) from error
             # a file system that knows no locks
-        since = datetime.now().isoformat(sep=" ", timespec="seconds")
+        who = f"process {os.getpid()} on {socket.gethostname()}, since {now_in_words()}"
         with naming(path):
             lock.truncate(0)
-            lock.write(f"{_SEAL}\nprocess {os.getpid()} on {socket.gethostname()}, since {since}\n".encode())
+            lock.write(f"{_SEAL}\n{who}\n".encode())
         return lock
 
     def _clear(self) -> None:
@@ -188,6 +188,11 @@ class StateFolder:
 def _is_temporary(name: str) -> bool:
     ours = name in _OURS or name.startswith(ROWS_OF_FILE)
     return name == NEXT or (ours and PART in name) or name.startswith(_TEMPORARY)
+
+
+def now_in_words() -> str:
+    """Return the time as people read it."""
+    return datetime.now().isoformat(sep=" ", timespec="seconds")
 
 
 def rows_bytes(values: RowValues) -> int:

@@ -10,7 +10,7 @@ grown, the rows that it had. Rows of files that were changed or removed are gone
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -198,12 +198,13 @@ def known_rows(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, A
     starts = np.cumsum([0, *(file["rows"] for file in before)]).tolist()
     total = starts[-1]
     by_content = _numbers(before, lambda file: (file["digest"], file["rows"]))
-    matches = [_next(by_content.get((file["digest"], file["rows"]))) for file in now]
+    same = [by_content[file["digest"], file["rows"]] for file in now]
+    matches = [numbers.popleft() if numbers else None for numbers in same]
     used = set(matches)
     by_path = _numbers(before, lambda file: file["path"])
     for number, file in enumerate(now):
         if matches[number] is None:
-            matches[number] = _grown(before, file, by_path.get(file["path"], deque()), used)
+            matches[number] = _grown(before, file, by_path[file["path"]], used)
     first, numbers, row, common = [], [], 0, 0
     for file, match in zip(now, matches, strict=True):
         known = 0 if match is None else min(before[match]["rows"], file["rows"])
@@ -223,15 +224,10 @@ def _numbers(
     files: Sequence[Mapping[str, Any]], key: Callable[[Mapping[str, Any]], Any]
 ) -> dict[Any, deque[int]]:
     """Return the numbers of the files of each key, in order."""
-    numbers: dict[Any, deque[int]] = {}
+    numbers: dict[Any, deque[int]] = defaultdict(deque)
     for number, file in enumerate(files):
-        numbers.setdefault(key(file), deque()).append(number)
+        numbers[key(file)].append(number)
     return numbers
-
-
-def _next(numbers: deque[int] | None) -> int | None:
-    """Remove and return the first number; None where there is none."""
-    return numbers.popleft() if numbers else None
 
 
 def _grown(

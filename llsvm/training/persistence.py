@@ -27,7 +27,8 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.auto import Choice
 from llsvm.solvers.base import Report, Solver, in_passes
 from llsvm.solvers.state import data_of
-from llsvm.state.checkpoints import Checkpoints, now_in_words
+from llsvm.state.checkpoints import Checkpoints
+from llsvm.state.folder import now_in_words
 from llsvm.state.runs import Beginning, Record, described
 from llsvm.stream.stream import Stream
 from llsvm.training.outcome import TrainingRun

@@ -159,11 +159,11 @@ def _calibrated(graph: Graph, calibration: Calibration, scores: str, two: bool) 
     else:
         assert calibration.knots is not None
         ends = [0, *calibration.ends]
-        each = [
+        parts = [
             _between_knots(graph, _column(graph, scores, c), calibration.knots[first:end])
             for c, (first, end) in enumerate(pairwise(ends))
         ]
-        wins = each[0] if len(each) == 1 else graph.node("Concat", *each, axis=1)
+        wins = parts[0] if len(parts) == 1 else graph.node("Concat", *parts, axis=1)
         if two:
             one = graph.constant(np.array(1.0))
             return graph.node("Concat", graph.node("Sub", one, wins), wins, axis=1)

@@ -19,7 +19,7 @@ from llsvm.block import CSR, FLOAT64_BYTES, Block, Matrix
 from llsvm.errors import DataError, DiskError
 from llsvm.features.feature_map import KernelFunction
 from llsvm.memory.sizes import format_size
-from llsvm.process.threads import Threads, ahead
+from llsvm.process.threads import Threads, prefetched
 from llsvm.process.work import count_matrix, count_products
 from llsvm.solvers.kernel_machine.layout import FEWEST_PIECE_BYTES, KernelLayout
 from llsvm.solvers.optim.line_search import BEYOND_ROUNDING
@@ -149,7 +149,7 @@ class KernelMatrix:
                 yield from self._dense(block)
             return
         store, scratch = self._store, cycle((Scratch(), Scratch()))
-        with closing(ahead(map(store.read, range(len(store.pages)), scratch), in_thread=True)) as blocks:
+        with closing(prefetched(map(store.read, range(len(store.pages)), scratch), in_thread=True)) as blocks:
             for page, block in zip(store.pages, blocks, strict=True):
                 self._stream.count_bytes(page.nbytes)
                 yield block.rows, np.asarray(block.X)
