@@ -21,10 +21,10 @@ from llsvm.files.writing import refuse_overwriting
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.models.tables import only_text
-from llsvm.scoring.explain import DEFAULT_TOP, explained, require_linear
+from llsvm.scoring.explain import DEFAULT_TOP, explain_rows, require_linear
 from llsvm.scoring.measure import measure
-from llsvm.scoring.predictions import Shown, predicted, require_table_name, write_table
-from llsvm.scoring.room import taken
+from llsvm.scoring.predictions import Shown, predict_rows, require_table_name, write_table
+from llsvm.scoring.room import load_model
 from llsvm.scoring.sources import held_rows, open_for
 from llsvm.settings.objective import UNLABELLED
 from llsvm.settings.python import make_callable, takes_options
@@ -65,7 +65,7 @@ def predict(
     given = options_of(memory_limit, threads, label, format, zero_based)
     loaded = take_model(model, given)
     source = _opened(loaded, data, None, given, need_label=False)
-    predictions = predicted(loaded, source, probabilities=probabilities, memory_limit=given.memory_limit)
+    predictions = predict_rows(loaded, source, probabilities=probabilities, memory_limit=given.memory_limit)
     _tell_notes(source)
     return like_frame(data, predictions, loaded.labels if probabilities else ())
 
@@ -177,7 +177,7 @@ def evaluate(
     return answer
 
 
-def evaluated(
+def evaluate_with(
     model: Model,
     data: Any,
     y: Any,
@@ -245,7 +245,7 @@ def explain(
     loaded = take_model(model, given)
     require_linear(loaded)
     source = _opened(loaded, data, None, given, need_label=False)
-    return explained(loaded, source, top=top, all_scores=all_scores, memory_limit=given.memory_limit)
+    return explain_rows(loaded, source, top=top, all_scores=all_scores, memory_limit=given.memory_limit)
 
 
 def options_of(
@@ -269,11 +269,11 @@ def take_model(
     with_log: bool = False,
     other_bytes: int = 0,
 ) -> Model:
-    """Return the model, whose size is held against the limit before it is loaded, see ``taken``. with_log: see
+    """Return the model, whose size is held against the limit before it is loaded, see ``load_model``. with_log: see
     ``Model.load``."""
     if isinstance(model, Fitted):
         model = model.model_
-    return model if isinstance(model, Model) else taken(model, given.memory_limit, with_log, other_bytes)
+    return model if isinstance(model, Model) else load_model(model, given.memory_limit, with_log, other_bytes)
 
 
 def _opened(

@@ -14,7 +14,7 @@ from llsvm.files.writing import STDOUT, refuse_overwriting, replacing, require_w
 from llsvm.models.model import Model
 from llsvm.models.unread import model_bytes
 from llsvm.models.words import listed
-from llsvm.predict import evaluated, options_of, take_model
+from llsvm.predict import evaluate_with, options_of, take_model
 from llsvm.reporting.overview import Subject
 from llsvm.reporting.page import page
 from llsvm.scoring.room import require_room
@@ -60,10 +60,10 @@ def report(
         weight=None if weight is None else str(weight),
         where=where,
     )
-    return reported(model, data, y, given, output, compare, sample_weight)
+    return report_with(model, data, y, given, output, compare, sample_weight)
 
 
-def reported(
+def report_with(
     model: Model | str | os.PathLike[str],
     data: Any,
     y: Any,
@@ -135,7 +135,7 @@ def _subject(
 def _evaluation(model: Model, rows: tuple[Any, Any, Any], given: Settings) -> dict[str, Any]:
     thresholds = _THRESHOLDS if len(model.classes_) == 2 else 0
     data, y, sample_weight = rows
-    return evaluated(model, data, y, given, sample_weight, shapes=True, thresholds=thresholds)
+    return evaluate_with(model, data, y, given, sample_weight, shapes=True, thresholds=thresholds)
 
 
 def _name_of(data: Any) -> str:

@@ -44,7 +44,7 @@ class Measured:
     dual: FoundDual | None = None
 
 
-def measured(
+def measure_objectives(
     model: Model,
     settings: Settings,
     rows: Rows,
