@@ -46,8 +46,8 @@ def report(
     | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
 ) -> str:
-    """A page about a model: one file of HTML that asks for nothing else, with what it was trained on, what is
-    proven of it, how the training went, and its strongest weights.
+    """Return a page about a model: one self-contained file of HTML, with what it was trained on, what is proven of
+    it, how the training went, and its strongest weights.
 
     model: a model, or the path of its file. data, y, sample_weight: as for ``evaluate``, whose figures the page has
     then, too, drawn; histograms count all rows the same. output: where to write the page, or None. compare: another
@@ -95,8 +95,9 @@ def report_with(
 def _subjects(
     models: Mapping[str, Model | str | os.PathLike[str]], rows: tuple[Any, Any, Any], given: Settings
 ) -> list[Subject]:
-    """models: by what they are called. rows: data, y and sample_weight. Raises BudgetError with the limit that
-    is enough for all of them, of which each is held beside those before it."""
+    """Return what the page says of each model. models: by what they are called. rows: data, y and sample_weight.
+    Raises BudgetError with the limit that is enough for all of them, of which each is held beside those before
+    it."""
     subjects: list[Subject] = []
     refused: list[BudgetError] = []
     held_bytes = 0
@@ -119,7 +120,7 @@ def _subject(
     given: Settings,
     held_bytes: int,
 ) -> Subject:
-    """held_bytes: of the models that are in memory too."""
+    """Return what the page says of a model. held_bytes: of the models that are in memory too."""
     data = rows[0]
     if not isinstance(model, Model):
         name = os.path.basename(os.fspath(model))

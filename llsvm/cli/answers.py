@@ -37,7 +37,7 @@ _NO_THREAD = ("start new thread", "launch worker thread")  # as Python and pyarr
 
 
 def answering(command: Callable[..., int | None], loads_numpy: bool = True) -> Callable[..., None]:
-    """``command`` with its errors turned into messages and exit codes; an int it returns is the exit code.
+    """Return the command with its errors turned into messages and exit codes; an int it returns is the exit code.
     loads_numpy: it needs NumPy, which is then loaded first of all."""
 
     @functools.wraps(command)

@@ -201,7 +201,7 @@ def _print_groups(answer: Mapping[str, Any]) -> None:
 
 
 def _digits(value: Any) -> Any:
-    """Four of them, where there are others behind: many figures share a line; --json has all."""
+    """Return a float with four digits, since many figures share a line; --json has all digits."""
     return f"{value:.4g}" if isinstance(value, float) else value
 
 

@@ -197,8 +197,8 @@ def _check_explain(
 def open_model_and_data(
     model: str, data: list[str], settings: Settings, need_label: bool, keep: KeptColumns
 ) -> tuple[Model, BlockSource]:
-    """Model and data, whose labels are needed where the model was trained on some; the model's size is held against
-    the limit before it is loaded."""
+    """Return the model, whose size is held against the limit before it is loaded, and the data, whose labels are
+    needed where the model was trained on labels."""
     from llsvm.kernels.start import start_quickly
     from llsvm.predict import open_for_settings
     from llsvm.scoring.room import load_model
