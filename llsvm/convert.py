@@ -59,7 +59,7 @@ Put = Callable[[Block], None]
 
 
 def format_for(path: str, to: str | None) -> str:
-    """The format to write: the one asked for, else by the suffix; standard output is svmlight text. Raises
+    """Return the format to write: the one asked for, else by the suffix; standard output is svmlight text. Raises
     UsageError."""
     if to is None and path == STDOUT:
         return "svmlight"
@@ -154,8 +154,9 @@ def note_of_numbering(info: SourceInfo) -> str:
 
 
 def _written(source: BlockSource, path: str, name: str, max_bytes: int, grow: Callable[[int], int]) -> int:
-    """grow: for a row that is too long for such blocks, see ``growing_blocks``. Raises
-    ValuesRounded where values are too near to 0 for 32-bit floats, and would be others."""
+    """Write the rows, and return their number. grow: for a row that is too long for such blocks, see
+    ``growing_blocks``. Raises ValuesRounded where values are too near to 0 for 32-bit floats, and would be others.
+    """
     n_rows = 0
     with _WRITERS[name](path, source) as put:
         try:
@@ -189,7 +190,7 @@ def _learn(source: BlockSource, path: str, memory_limit: str | int | None, exact
 
 
 def _read_through(source: BlockSource, max_bytes: int, grow: Callable[[int], int]) -> None:
-    """Whether indices start at 0 or at 1 is known at the end of a reading, and must be before the first row is
+    """Read all rows: whether indices start at 0 or at 1 is known at the end, and must be before the first row is
     written."""
     for _ in growing_blocks(source, max_bytes, grow):
         pass
@@ -281,7 +282,7 @@ def _require_words(path: str, y: NDArray[Any]) -> None:
 
 
 def _require_base(source: BlockSource) -> None:
-    """Indices are written while the source is read: their base must be known before."""
+    """Raise UsageError unless the base of indices, which are written while rows are read, is known before."""
     if source.info().index_base is None:
         raise UsageError(
             f"{source.info().name}: do its indices start at 0 or at 1? What can be read only once does not tell "
@@ -290,7 +291,7 @@ def _require_base(source: BlockSource) -> None:
 
 
 def _text(block: Block, shift: int) -> bytes:
-    """The rows as svmlight text, each number in the fewest digits that read back as the same float."""
+    """Return the rows as svmlight text, each number in the fewest digits that read back as the same float."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -20,10 +20,10 @@ from llsvm.files.writing import refuse_overwriting
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.models.tables import only_text
-from llsvm.scoring.explain import DEFAULT_TOP, explained, require_linear
+from llsvm.scoring.explain import DEFAULT_TOP, explain_rows, require_linear
 from llsvm.scoring.measure import measure
-from llsvm.scoring.predictions import Shown, predicted, require_table_name, write_table
-from llsvm.scoring.room import taken
+from llsvm.scoring.predictions import Shown, predict_rows, require_table_name, write_table
+from llsvm.scoring.room import load_model
 from llsvm.scoring.sources import held_rows, open_for
 from llsvm.settings.objective import UNLABELLED
 from llsvm.settings.python import make_callable, options_in, takes_options
@@ -64,7 +64,7 @@ def predict(
     given = Settings(**options_in(locals()))
     loaded = take_model(model, given)
     source = _opened(loaded, data, None, given, need_label=False)
-    predictions = predicted(loaded, source, probabilities=probabilities, memory_limit=given.memory_limit)
+    predictions = predict_rows(loaded, source, probabilities=probabilities, memory_limit=given.memory_limit)
     _tell_notes(source)
     return like_frame(data, predictions, loaded.labels if probabilities else ())
 
@@ -172,7 +172,7 @@ def evaluate(
     return answer
 
 
-def evaluated(
+def evaluate_with(
     model: Model,
     data: Any,
     y: Any,
@@ -240,7 +240,7 @@ def explain(
     loaded = take_model(model, given)
     require_linear(loaded)
     source = _opened(loaded, data, None, given, need_label=False)
-    return explained(loaded, source, top=top, all_scores=all_scores, memory_limit=given.memory_limit)
+    return explain_rows(loaded, source, top=top, all_scores=all_scores, memory_limit=given.memory_limit)
 
 
 @runtime_checkable
@@ -256,11 +256,11 @@ def take_model(
     with_log: bool = False,
     held_bytes: int = 0,
 ) -> Model:
-    """Return the model, whose size is held against the limit before it is loaded, see ``taken``. with_log: see
+    """Return the model, whose size is held against the limit before it is loaded, see ``load_model``. with_log: see
     ``Model.load``. held_bytes: of models that are in memory too."""
     if isinstance(model, Fitted):
         model = model.model_
-    return model if isinstance(model, Model) else taken(model, given.memory_limit, with_log, held_bytes)
+    return model if isinstance(model, Model) else load_model(model, given.memory_limit, with_log, held_bytes)
 
 
 def _opened(

@@ -12,7 +12,7 @@ from llsvm.files.decoding import COMPRESSED_SUFFIXES
 from llsvm.files.writing import STDOUT, refuse_overwriting, replacing, require_writable
 from llsvm.models.model import Model, model_bytes
 from llsvm.models.words import listed
-from llsvm.predict import evaluated, take_model
+from llsvm.predict import evaluate_with, take_model
 from llsvm.reporting.overview import Subject
 from llsvm.reporting.page import page
 from llsvm.scoring.room import require_room
@@ -55,10 +55,10 @@ def report(
     """
     weight = None if weight is None else str(weight)
     given = Settings(**options_in(locals()))
-    return reported(model, data, y, given, output, compare, sample_weight)
+    return report_with(model, data, y, given, output, compare, sample_weight)
 
 
-def reported(
+def report_with(
     model: Model | str | os.PathLike[str],
     data: Any,
     y: Any,
@@ -125,7 +125,7 @@ def _subject(
         return Subject(name, model)
     taken = take_model(model, given, with_log=True, held_bytes=held_bytes)
     thresholds = _THRESHOLDS if len(taken.classes_) == 2 else 0
-    answer = evaluated(taken, data, y, given, sample_weight, shapes=True, thresholds=thresholds)
+    answer = evaluate_with(taken, data, y, given, sample_weight, shapes=True, thresholds=thresholds)
     return Subject(name, taken, _name_of(data), answer)
 
 

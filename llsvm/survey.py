@@ -72,7 +72,7 @@ class SurveyCounts:
             self.largest = max(self.largest, float(np.abs(values).max()))
 
     def features(self, index_base: int) -> int:
-        """Columns up to the last one used. index_base: the first column's number."""
+        """Return the number of columns up to the last one used. index_base: the first column's number."""
         return max(self.last_column + 1 - index_base, 0)
 
     def _count_labels(self, y: NDArray[Any]) -> None:
@@ -263,7 +263,7 @@ def _spent(plan: MemoryPlan, training: Training) -> dict[str, Any]:
 def _estimates(
     plan: MemoryPlan, training: Training, counts: SurveyCounts, read_seconds: float
 ) -> dict[str, Any]:
-    """read_seconds: that the first reading took."""
+    """Return the estimates of a plan. read_seconds: that the first reading took."""
     dataset = training.stream.dataset
     per_row = min(_VALUE_BYTES * dataset.nnz / dataset.n_rows, 4 * dataset.n_columns)
     rows_bytes = int((per_row + _STORED_ROW_BYTES) * dataset.n_rows)

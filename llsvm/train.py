@@ -276,7 +276,7 @@ def check_test(test: Any, settings: Settings) -> str | None:
 def evaluated_on(model: Model, test: Any, settings: Settings, weight: str | None) -> dict[str, Any]:
     """Return what ``evaluate`` does for ``test``, see ``train``, with the limits and the format of the training.
     weight: as ``check_test`` returns it."""
-    from llsvm.predict import evaluated
+    from llsvm.predict import evaluate_with
 
     given = Settings(
         memory_limit=settings.memory_limit, threads=settings.threads, format=settings.format, weight=weight
@@ -284,7 +284,7 @@ def evaluated_on(model: Model, test: Any, settings: Settings, weight: str | None
     X, y, sample_weight = (*test, None)[:3] if isinstance(test, tuple) else (test, None, None)
     if not names_files(X):
         given = replace(given, format=None)
-    return evaluated(model, X, y, given, sample_weight)
+    return evaluate_with(model, X, y, given, sample_weight)
 
 
 def warn_not_converged(model: Model, advice: str, warn_at: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from llsvm.models.model import Model
-from llsvm.scoring.room import taken
+from llsvm.scoring.room import load_model
 from llsvm.settings.python import make_callable, options_in, takes_options
 from llsvm.settings.settings import Settings
 from llsvm.verification.claim import (
@@ -18,7 +18,7 @@ from llsvm.verification.claim import (
     dual_differences,
     gap_differences,
     gap_of,
-    measured,
+    measure_objectives,
     not_checked,
     other_data,
     other_training,
@@ -63,10 +63,10 @@ def verify(
     claimed_gap; problems (a dict each: name, primal, claimed_primal, dual, claimed_dual). Raises ModelError where
     the model has no certificate, DataError, BudgetError, UsageError.
     """
-    return verified(model, data, y, sample_weight, Settings(**options_in(locals())), state)
+    return verify_with(model, data, y, sample_weight, Settings(**options_in(locals())), state)
 
 
-def verified(
+def verify_with(
     model: Model | str | os.PathLike[str],
     data: Any,
     y: Any,
@@ -78,7 +78,7 @@ def verified(
     with ExitStack() as stack:
         saved_dual = None if state is None else stack.enter_context(KeptDual(Path(state)))
         if not isinstance(model, Model):
-            model = taken(model, given.memory_limit)
+            model = load_model(model, given.memory_limit)
         settings, certificate = settings_of(model, given), model.certificate
         assert certificate is not None
         rows = stack.enter_context(rows_of(model, settings, data, y, sample_weight, saved_dual))
@@ -137,7 +137,7 @@ def _compared(
 ) -> tuple[Measured, list[str]]:
     """Measure the objectives again; return them, and a sentence for each difference from what the model says."""
     assert model.certificate is not None
-    figures = measured(model, settings, rows, mapped_dtype, saved_dual)
+    figures = measure_objectives(model, settings, rows, mapped_dtype, saved_dual)
     return figures, primal_differences(model.certificate, figures) + dual_differences(
         model.certificate, figures
     )

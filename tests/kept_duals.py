@@ -9,7 +9,7 @@ import numpy as np
 from llsvm.settings.settings import Settings
 from llsvm.state.container import Container, ContainerWriter
 from llsvm.state.folder import RESULT, SHARES
-from llsvm.verification.claim import measured
+from llsvm.verification.claim import measure_objectives
 from llsvm.verification.dual import KeptDual
 from llsvm.verification.rows import rows_of, settings_of
 
@@ -35,7 +35,7 @@ def found_in(model, features, labels, weight, state, **given):
     """What is measured of the model and the dual point that the state has."""
     settings = settings_of(model, Settings(threads=1, **given))
     with KeptDual(state) as kept, rows_of(model, settings, features, labels, weight, kept) as stream:
-        return measured(model, settings, stream, saved_dual=kept)
+        return measure_objectives(model, settings, stream, saved_dual=kept)
 
 
 BOUNDS = {  # loss -> lower and upper bound of a, ridge

@@ -19,7 +19,7 @@ from llsvm.features.value_texts import LabelWords, value_in
 from llsvm.objective.problems import Problems, class_signs
 from llsvm.scoring.measure import measure
 from llsvm.scoring.predictions import score_blocks
-from llsvm.scoring.room import require_room, taken
+from llsvm.scoring.room import load_model, require_room
 
 MB = 1_000_000
 
@@ -188,14 +188,14 @@ def test_the_weights_of_a_model_that_does_not_fit_stay_unread(tmp_path, monkeypa
         monkeypatch.setattr(name, lambda: 200 * MB)  # as in a process of its own: tests leave more here
     model_of(20, d=500_000).save(tmp_path / "m")
     tracemalloc.start()
-    model = taken(tmp_path / "m", "400MB")
+    model = load_model(tmp_path / "m", "400MB")
     assert tracemalloc.get_traced_memory()[1] < 20 * MB
     tracemalloc.stop()
     with pytest.raises(BudgetError) as caught:
         measure(model, ShortRows(10), memory_limit="400MB")
     assert caught.value.lines["model"] >= 160 * MB  # held twice, where the classes are several
     smallest = caught.value.smallest_bytes
-    assert measure(taken(tmp_path / "m", smallest), ShortRows(10), memory_limit=smallest)["rows"] == 10
+    assert measure(load_model(tmp_path / "m", smallest), ShortRows(10), memory_limit=smallest)["rows"] == 10
 
 
 @pytest.mark.slow

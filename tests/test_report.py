@@ -203,10 +203,10 @@ def test_the_curve_has_the_area():
     """Of 5,000 rows, thinned to some hundred points."""
     X, y = rows(2, 5000, 2)
     model = llsvm.train(X + np.random.default_rng(1).normal(size=X.shape) * 3, y)
-    from llsvm.predict import evaluated
+    from llsvm.predict import evaluate_with
     from llsvm.settings.settings import Settings
 
-    answer = evaluated(model, X, y, Settings(), shapes=True)
+    answer = evaluate_with(model, X, y, Settings(), shapes=True)
     curve = answer["shapes"]["curve"]
     false = np.array([0, *curve["false_positives"]]) / curve["others"]
     true = np.array([0, *curve["true_positives"]]) / curve["positives"]

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from llsvm.cli import app
-from llsvm.cli.answers import explained
+from llsvm.cli.answers import explain_error
 from llsvm.data.npy import NpyArray
 from llsvm.errors import DataError
 from llsvm.models.model import Model
@@ -76,21 +76,21 @@ def raised_by(what, *given):
     ],
 )
 def test_a_refusal_of_the_system_is_told_as_one(error, words, capsys):
-    assert explained(error) == 4
+    assert explain_error(error) == 4
     said = capsys.readouterr().err
     assert words in said
     assert "bug" not in said
 
 
 def test_a_name_that_a_whole_module_lacks_is_a_mistake(capsys):
-    assert explained(raised_by(lambda: np.virtual_memory)) == 1
+    assert explain_error(raised_by(lambda: np.virtual_memory)) == 1
     assert "a bug in llsvm" in capsys.readouterr().err
 
 
 def test_a_file_that_may_not_be_read_is_bad_input(capsys):
-    assert explained(PermissionError(errno.EACCES, "Permission denied", "/data/rows.csv")) == 3
-    assert explained(KeyError("x")) == 1
-    assert explained(raised_by(len, None)) == 1
+    assert explain_error(PermissionError(errno.EACCES, "Permission denied", "/data/rows.csv")) == 3
+    assert explain_error(KeyError("x")) == 1
+    assert explain_error(raised_by(len, None)) == 1
 
 
 def test_no_memory_to_read_arrays_is_no_damage(tmp_path, monkeypatch, capsys):
@@ -218,7 +218,7 @@ def test_an_interrupt_that_blas_sends_itself_is_a_thread_refused():
     with pytest.raises(RuntimeError, match="start new thread") as refused, loading_blas():
         signal.raise_signal(signal.SIGINT)
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    assert explained(refused.value) == 4
+    assert explain_error(refused.value) == 4
 
 
 def test_an_interrupt_of_the_user_while_blas_is_loaded_ends_the_program_as_ever():
@@ -255,7 +255,7 @@ def written():
         write_at(file, np.zeros(4096, np.uint8), 0)
 answers.say = lambda message: print(message, file=sys.stderr)
 try: written()
-except Exception as error: sys.exit(answers.explained(error))"""
+except Exception as error: sys.exit(answers.explain_error(error))"""
     program = PROGRAM.format(before=before).replace("'--version'", ", ".join(map(repr, how)))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stderr

@@ -110,7 +110,7 @@ def test_errors_of_the_system_are_no_bugs(tmp_path, monkeypatch, error, status, 
 
     said = []
     monkeypatch.setattr(answers, "say", said.append)
-    assert answers.explained(error) == status
+    assert answers.explain_error(error) == status
     assert re.search(words, said[0])
     assert ("internal error" in said[0]) == (status == 1)
 

@@ -14,7 +14,7 @@ from llsvm.block import ROW_BYTES
 from llsvm.settings.settings import Settings
 from llsvm.verification import dual as dual_module
 from llsvm.verification import machines, products, sums
-from llsvm.verification.claim import measured
+from llsvm.verification.claim import measure_objectives
 from llsvm.verification.dual import KeptDual
 from llsvm.verification.rows import rows_of, settings_of
 
@@ -102,7 +102,7 @@ def test_kernels_of_few_rows_are_worked_out_at_a_time(name, others, values, trai
     )
     settings = settings_of(model, Settings(threads=1))
     with KeptDual(state) as kept, rows_of(model, settings, features, labels, WEIGHTS, kept) as stream:
-        again = measured(model, settings, stream, saved_dual=kept).dual
+        again = measure_objectives(model, settings, stream, saved_dual=kept).dual
         held = again._w.rows
     assert again.values == pytest.approx(found.values, rel=1e-12)
     wanted = []

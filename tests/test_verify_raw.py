@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 import llsvm
 from llsvm import UsageError
 from llsvm.settings.settings import Settings
-from llsvm.verification.claim import TOLERANCE, measured
+from llsvm.verification.claim import TOLERANCE, measure_objectives
 from llsvm.verification.rows import rows_of, settings_of
 
 RNG = np.random.default_rng(0)
@@ -197,7 +197,7 @@ def test_a_claim_that_is_off_by_more_is_refuted(options, side):
     model = trained(RAW, options)
     settings, y = settings_of(model, Settings(threads=1)), labels_of(options)
     with rows_of(model, settings, RAW, y, WEIGHTS) as stream:
-        found = measured(model, settings, stream)
+        found = measure_objectives(model, settings, stream)
     allowed = TOLERANCE * found.primal[0] + 2.0 * found.rounding[0]
     assert found.rounding[0] < 1e-5 * found.primal[0]
     for share, holds in ((0.99, True), (1.01, False)):

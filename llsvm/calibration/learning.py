@@ -48,8 +48,10 @@ class HeldScores:
     def __init__(
         self, stream: Stream, n_rows: int, n_scores: int, line: str, reserve_work: bool = False
     ) -> None:
-        """stream: whose budget and disk are used. n_rows: among which held-out rows have numbers. n_scores: of a
-        row. line: name in the budget. reserve_work: reserve memory for those that go through the pieces. Raises
+        """Reserve room for the scores.
+
+        stream: whose budget and disk are used. n_rows: among which held-out rows have numbers. n_scores: of a row.
+        line: name in the budget. reserve_work: reserve memory for those that go through the pieces. Raises
         BudgetError, DiskError."""
         self._budget: MemoryBudget = stream.budget
         # a row has its scores; of targets the target; 0 where it is not held out, else 1 + its fold, of classes

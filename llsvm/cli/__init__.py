@@ -24,7 +24,7 @@ from llsvm.cli import (
     train,
     tune,
 )
-from llsvm.cli.answers import answering, explained, show_warning
+from llsvm.cli.answers import answering, explain_error, show_warning
 from llsvm.cli.parsing import (
     COMPLETION_VARIABLE,
     Command,
@@ -130,4 +130,4 @@ def main() -> None:
     try:
         app(words, prog_name="llsvm")
     except (ImportError, MemoryError, OSError, SystemError) as error:
-        sys.exit(explained(error))  # of --help and --version; commands answer for themselves
+        sys.exit(explain_error(error))  # of --help and --version; commands answer for themselves

@@ -37,7 +37,7 @@ _NO_THREAD = ("start new thread", "launch worker thread")  # as Python and pyarr
 
 
 def answering(command: Callable[..., int | None], loads_numpy: bool = True) -> Callable[..., None]:
-    """``command`` with its errors turned into messages and exit codes; an int it returns is the exit code.
+    """Return the command with its errors turned into messages and exit codes; an int it returns is the exit code.
     loads_numpy: it needs NumPy, which is then loaded first of all."""
 
     @functools.wraps(command)
@@ -57,7 +57,7 @@ def answering(command: Callable[..., int | None], loads_numpy: bool = True) -> C
             finish()
         except Exception as error:
             finish()
-            code = explained(error)
+            code = explain_error(error)
         except KeyboardInterrupt:  # in a program that is not our own
             say(sentence(signal.SIGINT))
             code = EXIT_SIGNAL + signal.SIGINT
@@ -103,7 +103,7 @@ def show_warning(message: Any, category: type[Warning], *where: Any, **more: Any
         _warn(message, category, *where, **more)
 
 
-def explained(error: Exception) -> int:
+def explain_error(error: Exception) -> int:
     """Say what happened on standard error and return the exit code."""
     if isinstance(error, typer.Exit):
         return error.exit_code

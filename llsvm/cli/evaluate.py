@@ -10,7 +10,7 @@ import typer
 
 from llsvm.cli.options import Json, Quiet, check_output, settings_of, takes, was_typed
 from llsvm.cli.output import echo, echo_json, echo_notes, print_table
-from llsvm.cli.predict import ZERO_BASED, Data, ModelFile, opened
+from llsvm.cli.predict import ZERO_BASED, Data, ModelFile, open_model_and_data
 from llsvm.errors import EXIT_CONVERGED, EXIT_REFUTED, UsageError
 from llsvm.files.writing import STDOUT, is_special
 from llsvm.settings.objective import CLASSIFICATION
@@ -86,7 +86,7 @@ def evaluate(
 
         require_matplotlib()
         check_output(plot, [model, *data])
-    loaded, source = opened(model, data, settings, need_label=True, keep=grouping(by))
+    loaded, source = open_model_and_data(model, data, settings, need_label=True, keep=grouping(by))
     if plot is not None and loaded.label_kind != CLASSIFICATION:
         raise UsageError("--plot draws the confusion of classes, and this model has none: leave --plot out")
     asked: dict[str, Any] = {"as_json": json, "thresholds": thresholds, "by": by}
@@ -201,7 +201,7 @@ def _print_groups(answer: Mapping[str, Any]) -> None:
 
 
 def _digits(value: Any) -> Any:
-    """Four of them, where there are others behind: many figures share a line; --json has all."""
+    """Return a float with four digits, since many figures share a line; --json has all digits."""
     return f"{value:.4g}" if isinstance(value, float) else value
 
 
@@ -239,11 +239,11 @@ def verify(
     """Work out again what a model's certificate says, over the DATA it was trained on: exit code 7 if it does not
     hold."""
     from llsvm.kernels.start import start_quickly
-    from llsvm.verify import verified
+    from llsvm.verify import verify_with
 
     given = settings_of(options, context)
     start_quickly()
-    answer = verified(model, data, None, None, given, state)
+    answer = verify_with(model, data, None, None, given, state)
     if json:
         echo_json(answer)
     else:
@@ -309,7 +309,7 @@ def report(
 ) -> None:
     """Write a page about MODEL: one HTML file, with its certificate, its training, its weights and its figures."""
     from llsvm.kernels.start import start_quickly
-    from llsvm.report import reported
+    from llsvm.report import report_with
 
     settings = settings_of(options, context)
     if data is None:
@@ -320,6 +320,6 @@ def report(
                 )
     check_output(output, [model, *(data or []), *([compare] if compare else [])], text=True)
     start_quickly()
-    reported(model, data, None, settings, output, compare)
+    report_with(model, data, None, settings, output, compare)
     if output != STDOUT and not is_special(output) and not quiet:
         echo(f"page written to {output}")

@@ -109,7 +109,7 @@ def _unknown_option(command: str, name: str, known: Sequence[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean ...?"`` with the nearest of the known words, or nothing."""
+    """Return ``"; did you mean ...?"`` with the nearest of the known words, or ""."""
     matches = get_close_matches(word, list(known), _SUGGESTED)
     return f"; did you mean {' or '.join(matches)}?" if matches else ""
 

@@ -125,7 +125,7 @@ def predict(
         require_lines_name(output, json)
     if output != "-":
         check_output(output, [model, *data])
-    loaded, source = opened(model, data, settings, need_label=False, keep=KeptColumns(columns))
+    loaded, source = open_model_and_data(model, data, settings, need_label=False, keep=KeptColumns(columns))
     if probabilities:
         loaded.require_probabilities()  # before anything is opened for writing
     if explain:
@@ -154,10 +154,10 @@ def _explain(
     json: bool,
     settings: Settings,
 ) -> None:
-    from llsvm.scoring.explain import DEFAULT_TOP, explained, require_linear, write_json, write_table
+    from llsvm.scoring.explain import DEFAULT_TOP, explain_rows, require_linear, write_json, write_table
 
     require_linear(model)
-    rows = explained(
+    rows = explain_rows(
         model, source, top=top or DEFAULT_TOP, all_scores=all_scores, memory_limit=settings.memory_limit
     )
     with _writing(output) as out:
@@ -194,16 +194,16 @@ def _check_explain(
         raise UsageError(f"--top must be 1 or more, not {top}")
 
 
-def opened(
+def open_model_and_data(
     model: str, data: list[str], settings: Settings, need_label: bool, keep: KeptColumns
 ) -> tuple[Model, BlockSource]:
-    """Model and data, whose labels are needed where the model was trained on some; the model's size is held against
-    the limit before it is loaded."""
+    """Return the model, whose size is held against the limit before it is loaded, and the data, whose labels are
+    needed where the model was trained on labels."""
     from llsvm.kernels.start import start_quickly
     from llsvm.predict import open_for_settings
-    from llsvm.scoring.room import taken
+    from llsvm.scoring.room import load_model
 
-    loaded = taken(model, settings.memory_limit)
+    loaded = load_model(model, settings.memory_limit)
     start_quickly()
     needed = need_label and loaded.label_kind != UNLABELLED
     return loaded, open_for_settings(loaded, data, settings, needed, keep)

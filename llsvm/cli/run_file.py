@@ -123,7 +123,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class RunFile:
-    """folder: where paths begin. comparison: None to take every new model."""
+    """Run file, checked. folder: where paths begin. comparison: None to take every new model."""
 
     folder: Path
     steps: tuple[RunFileStep, ...]

@@ -33,7 +33,7 @@ _LINE_BYTES = 600  # of a contribution, as an object and as text
 _NAMES_TOGETHER = 4096  # contributions whose names are looked up at once
 
 
-def explained(
+def explain_rows(
     model: Model,
     source: BlockSource,
     *,
@@ -43,10 +43,9 @@ def explained(
 ) -> Iterator[dict[str, Any]]:
     """Yield for each row of ``source``, in order, what its scores are made of; see ``llsvm.explain``.
 
-    top: number of contributions of each score, the largest in absolute value; of the others their sum.
-    Raises ModelError where scores are no sums over columns, else as ``predict_file``.
+    model: a linear one, see ``require_linear``. top: number of contributions of each score, the largest in absolute
+    value; of the others their sum. Raises as ``predict_file``.
     """
-    require_linear(model)
     names, problems = namer(model), model.problem_names
     each_bytes = row_bytes(model, _LINE_BYTES * (top + 2) * (model.n_problems if all_scores else 1))
     grow = partial(max_block_bytes, model, source, memory_limit, {"contributions of a row": each_bytes})
@@ -231,14 +230,11 @@ def _score(
     }
 
 
-def write_table(rows: Iterator[dict[str, Any]], out: TextIO, delimiter: str) -> int:
-    """Write a line for each contribution, under a line of names; rows are numbered from 1. Returns how many
-    rows."""
+def write_table(rows: Iterator[dict[str, Any]], out: TextIO, delimiter: str) -> None:
+    """Write a line for each contribution, under a line of names; rows are numbered from 1."""
     writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
     writer.writerow(COLUMNS)
-    n_rows = 0
     for row in rows:
-        n_rows += 1
         for score in row["scores"]:
             head = [row["row"], label_text(row["prediction"]), score["of"], repr(score["score"])]
             for each in score["contributions"]:
@@ -248,13 +244,9 @@ def write_table(rows: Iterator[dict[str, Any]], out: TextIO, delimiter: str) -> 
                 others = f"({score['other_features']:,} other features)"
                 writer.writerow([*head, others, "", "", repr(score["other_contributions"]), ""])
             writer.writerow([*head, INTERCEPT, "1.0", *[repr(score["intercept"])] * 2, ""])
-    return n_rows
 
 
-def write_json(rows: Iterator[dict[str, Any]], out: TextIO) -> int:
-    """Write an object a line; rows are numbered from 1. Returns how many rows."""
-    n_rows = 0
+def write_json(rows: Iterator[dict[str, Any]], out: TextIO) -> None:
+    """Write an object a line; rows are numbered from 1."""
     for row in rows:
-        n_rows += 1
         out.write(json.dumps(row, ensure_ascii=False) + "\n")
-    return n_rows

@@ -169,7 +169,7 @@ class ClassEvaluator(Evaluator):
     """Evaluation of a classifier."""
 
     def __init__(self, model: Model, store: SpoolFile, shapes: bool = False, thresholds: int = 0) -> None:
-        """store: where scores of two classes are kept. thresholds: see Thresholds; 0: none."""
+        """Begin with no rows. store: where scores of two classes are kept. thresholds: see Thresholds; 0: none."""
         super().__init__()
         self._model = model
         self._thresholds = thresholds
@@ -269,7 +269,7 @@ class NumberEvaluator(Evaluator):
     """Evaluation of a regression."""
 
     def __init__(self, model: Model, store: SpoolFile, shapes: bool = False, thresholds: int = 0) -> None:
-        """store, thresholds: for classes only."""
+        """Begin with no rows. store, thresholds: for classes only."""
         super().__init__()
         self._shapes = NumberShapes() if shapes else None
         self._targets, self._errors = Moments(), NumberErrors(pairwise_sum)
@@ -315,7 +315,7 @@ class OutlierEvaluator(Evaluator):
     """Evaluation of a model that tells outliers."""
 
     def __init__(self, model: Model, store: SpoolFile, shapes: bool = False, thresholds: int = 0) -> None:
-        """store, thresholds: for the rows that have labels."""
+        """Begin with no rows. store, thresholds: for the rows that have labels."""
         super().__init__()
         self._model = model
         self._histogram = Histogram() if shapes else None

@@ -138,7 +138,7 @@ def refuse_scores_of_numbers(model: Model) -> None:
         )
 
 
-def predicted(
+def predict_rows(
     model: Model, source: BlockSource, *, probabilities: bool = False, memory_limit: str | int | None = None
 ) -> NDArray[Any]:
     """Return (n,) what is predicted of each row, in the source's order: of ``model.classes_``, or of a regression

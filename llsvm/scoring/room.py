@@ -69,7 +69,7 @@ def bytes_for_blocks(
     return limit - sum(fixed.values())
 
 
-def taken(
+def load_model(
     path: str | os.PathLike[str],
     memory_limit: str | int | None = None,
     with_log: bool = False,

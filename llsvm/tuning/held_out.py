@@ -153,7 +153,8 @@ class Tally:
     def __init__(
         self, score: Score, settings: Settings, stream: Stream, n_costs: int, n_folds: int, n_rows: int
     ) -> None:
-        """stream: that the candidates are trained on. n_rows: of those among which held-out rows have numbers."""
+        """Begin with no rows. stream: that the candidates are trained on. n_rows: of those among which held-out
+        rows have numbers."""
         self._score, self._settings, self._stream = score, settings, stream
         self._n_costs, self._n_rows = n_costs, n_rows
         self._n_scores = 1  # of a row by each candidate

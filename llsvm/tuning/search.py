@@ -103,7 +103,7 @@ class Search:
     """One search, over the stream of ``training``, which is held by no solver afterwards."""
 
     def __init__(self, training: Training, question: Question, show: Show = lambda report: None) -> None:
-        """show: is told of each pass. Raises DataError, BudgetError, DiskError."""
+        """Read the data, make the folds. show: called with each pass. Raises DataError, BudgetError, DiskError."""
         self._training, self._question = training, question
         self.result = SearchResult()
         dataset = training.read()

@@ -109,7 +109,7 @@ class CandidateWeights:
     keys: of all candidates, which have so many folds each; k: problems of a candidate."""
 
     def __init__(self, stream: Stream, keys: Sequence[Key], n_folds: int, k: int, width: int) -> None:
-        """width: d + 1. Raises DiskError."""
+        """Reserve room for the weights. width: d + 1. Raises DiskError."""
         self._number = {key: number for number, key in enumerate(keys)}
         self._n_folds, self._k = n_folds, k
         n_rows = len(keys) * n_folds * k

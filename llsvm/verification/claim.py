@@ -33,9 +33,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """problems: names. primal: (p,) of each. size: (p,) of the terms that it is the sum of. rounding: (p,) by how
-    much the rounding of scores and kernels may have changed the primal. dual: of dual variables
-    that were kept, with their sums made; None where there are none."""
+    """Objectives worked out again. problems: names. primal: (p,) of each. size: (p,) of the terms that it is the
+    sum of. rounding: (p,) by how much the rounding of scores and kernels may have changed the primal. dual: of dual
+    variables that were kept, with their sums made; None where there are none."""
 
     problems: list[str]
     primal: Array
@@ -44,7 +44,7 @@ class Measured:
     dual: FoundDual | None = None
 
 
-def measured(
+def measure_objectives(
     model: Model,
     settings: Settings,
     rows: Rows,
@@ -146,7 +146,7 @@ def other_data(
 
 
 def unfit(model: Model, dataset: DatasetInfo, width: int) -> list[str]:
-    """Why nothing can be worked out for these data, a sentence each. width: features of a row."""
+    """Return why nothing can be worked out for these data, a sentence each. width: features of a row."""
     sentences = []
     if dataset.kind == CLASSIFICATION and not np.array_equal(dataset.classes, trained_classes(model)):
         here, there = (

@@ -101,7 +101,7 @@ class FoundDual(ABC):
     """
 
     def __init__(self, count: int) -> None:
-        """count: of problems."""
+        """Begin with no rows. count: of problems."""
         self.values = self.sizes = self.rounding = np.zeros(count)
         self.unbalanced = np.zeros(count, bool)
         self.infeasible, self.first = 0, ""

@@ -51,7 +51,7 @@ class Scored(NamedTuple):
 
 
 class Machine(Protocol):
-    """width: numbers that a row's scores, or what they are made of, take."""
+    """Scorer of rows. width: numbers that a row's scores, or what they are made of, take."""
 
     width: int
 
@@ -65,7 +65,7 @@ class Machine(Protocol):
         ...
 
     def new_sums(self, count: int, n_rows: int) -> WeightSums:
-        """Zero. count: of weights. n_rows: of all data."""
+        """Return sums without rows. count: of weights. n_rows: of all data."""
         ...
 
 
@@ -117,8 +117,8 @@ def _of_each_class(
 
 
 class LinearMachine:
-    """weights: (k, d). constant: (k,) what the constant feature adds. lost: by how much rounding may have changed
-    that."""
+    """Linear model. weights: (k, d). constant: (k,) what the constant feature adds. lost: by how much rounding may
+    have changed that."""
 
     def __init__(self, weights: Array, constant: Array, settings: Settings, lost: float = 0.0) -> None:
         self.weights, self.constant, self.lost = weights, constant, lost
@@ -152,7 +152,7 @@ class LinearSums:
     """WeightSums of a LinearMachine."""
 
     def __init__(self, machine: LinearMachine, count: int) -> None:
-        """w: (count, d), the constant feature's left out."""
+        """Begin with no rows. w: (count, d), without the constant feature's weights."""
         self._machine = machine
         self.w = np.zeros((count, machine.weights.shape[1]))
 
@@ -165,7 +165,7 @@ class LinearSums:
 
 
 class MappedMachine(LinearMachine):
-    """weights: (k, m), of the map's features."""
+    """Linear machine of an approximate feature map. weights: (k, m), of the map's features."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class MappedMachine(LinearMachine):
         dtype: type[np.floating],
         lost: float,
     ) -> None:
-        """dtype: as which features were kept."""
+        """Begin with the weights. dtype: of features as they were kept."""
         super().__init__(weights, constant, settings, lost)
         self._map, self._dtype = map_, dtype
         self.width = max(map_.width, map_.n_features)
@@ -216,7 +216,7 @@ class MappedMachine(LinearMachine):
 
 
 class KernelMachine:
-    """beta: (k, m) of the support vectors."""
+    """Kernel machine. beta: (k, m) of the support vectors."""
 
     def __init__(self, beta: Array, constant: Array, settings: Settings, map_: FeatureMap) -> None:
         self.width = max(map_.width, map_.n_features)

@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 
 def margin_losses(settings: Settings, margin: Array, target: Array) -> Array:
-    """φ of each row. margin: y w·x of classes, whose targets are 1; w·x of numbers. Any shape."""
+    """Return φ of each row. margin: y w·x of classes, whose targets are 1; w·x of numbers. Any shape."""
     off, epsilon = target - margin, settings.epsilon
     beyond = np.maximum(np.abs(off) - epsilon, 0.0)
     by_name = {
@@ -172,7 +172,7 @@ class Problems:
 
     @property
     def row_width(self) -> int:
-        """Dual variables of a row: of each problem that it takes part in."""
+        """Return the number of dual variables of a row: of each problem that it takes part in."""
         k = self.signs.shape[1]
         return k - 1 if self.settings.multiclass == "ovo" and k > 2 else self.width
 
@@ -215,7 +215,7 @@ class Problems:
 
 
 def _penalty(settings: Settings, n_rows: float) -> tuple[float, float, float]:
-    """C, l1, l2. With λ: (1/N) Σ c_i φ + (λ₂/2) ‖w‖² + λ₁ ‖w‖₁ is P / (N C) where C = 1/(N (λ₁ + λ₂))."""
+    """Return C, l1, l2. With λ: (1/N) Σ c_i φ + (λ₂/2) ‖w‖² + λ₁ ‖w‖₁ is P / (N C), C = 1/(N (λ₁ + λ₂))."""
     lambda1, lambda2 = settings.lambda1, settings.lambda2
     if lambda1 is not None or lambda2 is not None:
         both = (lambda1 or 0.0) + (lambda2 or 0.0)
@@ -225,7 +225,7 @@ def _penalty(settings: Settings, n_rows: float) -> tuple[float, float, float]:
 
 
 def _key(label: Any) -> Any:
-    """1, 1.0 and "1" are the same label."""
+    """Return a label as a key: 1, 1.0 and "1" are the same."""
     try:
         return float(label)
     except (TypeError, ValueError):

@@ -32,8 +32,9 @@ HELD = "all rows"
 
 
 class Rows:
-    """scaling: what is done to the columns, or None. dataset: what is known of the rows, once they have been read.
-    in_memory: are all rows there?"""
+    """Rows of a training, read as often as they are needed.
+
+    scaling: what is done to the columns, or None. dataset: what is known of the rows, once they have been read."""
 
     def __init__(
         self,
@@ -43,9 +44,9 @@ class Rows:
         needs: Callable[[DatasetInfo], int],
         most_bytes: int | None = None,
     ) -> None:
-        """settings: of the training. budget: asked before anything large is held. needs: bytes of
-        the sums of dual variables. most_bytes: rows are only looked at, in the smallest blocks, while the process
-        holds no more than this."""
+        """Begin with no rows read. settings: of the training. budget: asked before anything large is held. needs:
+        bytes of the sums of dual variables. most_bytes: rows are only looked at, in the smallest blocks, while the
+        process holds no more than this."""
         self.source, self.budget = source, budget
         self.scaling: Scaling | None = None
         self.dataset: DatasetInfo

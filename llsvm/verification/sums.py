@@ -35,8 +35,8 @@ def kernel_sums_bytes(dataset: DatasetInfo, count: int, rows_used: int) -> int:
 
 
 class KernelSums:
-    """w is of the rows with α ≠ 0: ‖w‖² = Σ_ij α_i y_i α_j y_j k(x_i, x_j). rows: these, in blocks, held in memory;
-    none where the data are the kernel's matrix."""
+    """Sums for a kernel machine, whose w is of the rows with α ≠ 0: ‖w‖² = Σ_ij α_i y_i α_j y_j k(x_i, x_j). rows:
+    these, in blocks, held in memory; none where the data are the kernel's matrix."""
 
     def __init__(self, map_: FeatureMap, count: int, n_rows: int) -> None:
         self._map = map_
