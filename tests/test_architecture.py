@@ -31,6 +31,13 @@ def test_parameters_are_written_as_their_options_are_declared(tmp_path, monkeypa
     assert tol == "train.py: train has no tol"
     path.write_text(mended)
     assert signatures.as_declared(path) == (mended, [])
+    path = tmp_path / "estimators" / "regressor.py"
+    path.parent.mkdir()
+    text = (check_layers.PACKAGE / "estimators" / "regressor.py").read_text()
+    path.write_text(
+        text.replace("        self.n_jobs = n_jobs\n", "").replace("n_jobs: int | None = None", "n_jobs: Any")
+    )
+    assert signatures.as_declared(path)[0] == text
 
 
 def test_mistakes_can_be_planted_where_they_are_described():

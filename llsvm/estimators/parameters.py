@@ -1,16 +1,15 @@
-"""Parameters of estimators: how classes declare them, what docstrings say of them, and what ``text`` means."""
+"""Parameters of estimators: what docstrings say of them, and what ``text`` means."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from inspect import signature
-from typing import Any, Literal, TypeVar, dataclass_transform
+from typing import Any, Literal, TypeVar
 
 from llsvm.errors import UsageError
 from llsvm.settings.option import ESTIMATOR_NAMES, TEXT, plain
-from llsvm.settings.python import explained
+from llsvm.settings.python import explanation
 from llsvm.settings.settings import OPTIONS
 
 Class = TypeVar("Class", bound=type)
@@ -50,21 +49,11 @@ _ATTRIBUTES = """
     """
 
 
-@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
-def takes_parameters(estimator: Class) -> Class:
-    """Decorate an estimator: its annotated attributes become parameters of ``__init__``, and its docstring explains
-    those that it does not explain itself.
-
-    The class is no dataclass afterwards: libraries such as Dask tell dataclasses apart by their fields alone, and
-    an estimator has what it has learned beside them.
-    """
-    dataclass(eq=False, repr=False, match_args=False, kw_only=True)(estimator)
-    for name in estimator.__dataclass_fields__:  # type: ignore[attr-defined]
-        delattr(estimator, name)
-    del estimator.__dataclass_fields__, estimator.__dataclass_params__  # type: ignore[attr-defined]
+def explained(estimator: Class) -> Class:
+    """Append to an estimator's docstring what it does not explain itself of its parameters and attributes."""
     given = (estimator.__doc__ or "").rstrip()
     explanations = "".join(
-        f"\n    {name}: {_WORDS.get(name) or explained(OPTION_NAMES.get(name, name), ESTIMATOR_NAMES)}"
+        f"\n    {name}: {_WORDS.get(name) or explanation(OPTION_NAMES.get(name, name), ESTIMATOR_NAMES)}"
         for name in signature(estimator).parameters
         if not re.search(rf"\b{name}(, \w+)*: ", given)
     )
