@@ -14,8 +14,7 @@ from sklearn.utils.metaestimators import available_if
 
 from llsvm.estimators.base import LLSVMEstimator
 from llsvm.estimators.incremental import Incremental
-from llsvm.estimators.inputs import class_labels, spans_as_numbers, type_of_times
-from llsvm.estimators.parameters import explained
+from llsvm.estimators.inputs import class_labels, explained, spans_as_numbers, type_of_times
 from llsvm.features.value_texts import nanoseconds_of
 from llsvm.models.header import TIME_TYPE
 from llsvm.models.model import Model

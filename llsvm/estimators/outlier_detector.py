@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
 from llsvm.estimators.incremental import Incremental
-from llsvm.estimators.parameters import explained
+from llsvm.estimators.inputs import explained
 from llsvm.models.model import Model
 from llsvm.settings.objective import UNLABELLED
 from llsvm.settings.settings import Settings

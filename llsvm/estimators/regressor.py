@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 
 from llsvm.estimators.base import LLSVMEstimator
 from llsvm.estimators.incremental import Incremental
-from llsvm.estimators.parameters import explained
+from llsvm.estimators.inputs import explained
 from llsvm.features.array_labels import refuse_times
 from llsvm.settings.objective import REGRESSION
 

@@ -17,7 +17,7 @@ from llsvm.data.paths import names_files
 from llsvm.errors import UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator
 from llsvm.estimators.classifier import Classifying
-from llsvm.estimators.parameters import explained
+from llsvm.estimators.inputs import explained
 from llsvm.estimators.regressor import Regressing
 from llsvm.models.model import Model
 from llsvm.settings.objective import CLASSIFICATION
