@@ -27,7 +27,7 @@ def test_parameters_are_written_as_their_options_are_declared(tmp_path, monkeypa
     path.write_text(text.replace("    tol: float = 0.001,\n", "").replace("seed: int = 0", "seed: str = 1"))
     monkeypatch.setattr(signatures, "ROOT", tmp_path)
     mended, (seed, tol) = signatures.as_declared(path)
-    assert "train has seed: str = 1, not seed: int = 0" in seed
+    assert "train has seed otherwise than as seed: int = 0" in seed
     assert tol == "train.py: train has no tol"
     path.write_text(mended)
     assert signatures.as_declared(path) == (mended, [])

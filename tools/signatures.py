@@ -45,12 +45,10 @@ def as_declared(path: Path) -> tuple[str, list[str]]:
     text, in_estimator, wrong = path.read_text(), path.parent.name == "estimators", list[str]()
     lines = text.splitlines(keepends=True)
 
-    def replace(first: int, last: int, owner: str, new: str) -> None:
+    def replace(first: int, last: int, new: str, sentence: str) -> None:
         """Write ``new`` to the lines from first to last, from 1, unless it stands there but for its layout."""
-        old = "".join(lines[first - 1 : last])
-        if as_parsed(old) != as_parsed(new):
-            written, right = (code.strip().removesuffix(",") for code in (old, new))
-            wrong.append(f"{path.relative_to(ROOT)}:{first}: {owner} has {written}, not {right}")
+        if as_parsed("".join(lines[first - 1 : last])) != as_parsed(new):
+            wrong.append(f"{path.relative_to(ROOT)}:{first}: {sentence}")
             lines[first - 1 : last] = [new, *[""] * (last - first)]
 
     for function in ast.walk(ast.parse(text)):
@@ -66,7 +64,8 @@ def as_declared(path: Path) -> tuple[str, list[str]]:
             ends[each.arg] = last = (default or each).end_lineno or each.lineno
             new = declared(each.arg, in_estimator)
             if new is not None and "#" not in lines[last - 1]:
-                replace(each.lineno, last, function.name, f"{' ' * each.col_offset}{new},\n")
+                sentence = f"{function.name} has {each.arg} otherwise than as {new}"
+                replace(each.lineno, last, f"{' ' * each.col_offset}{new},\n", sentence)
         for before, name in zip(OPTIONS, list(OPTIONS)[1:], strict=False):
             if function.name == "train" and name not in ends:
                 wrong.append(f"{path.relative_to(ROOT)}: train has no {name}")
@@ -74,7 +73,8 @@ def as_declared(path: Path) -> tuple[str, list[str]]:
                 lines[ends[name] - 1] += f"    {declared(name, in_estimator)},\n"
         if keeps:
             body = "".join(f"        self.{each.arg} = {each.arg}\n" for each in given[1:])
-            replace(function.body[0].lineno, function.body[-1].end_lineno or 0, "__init__", body)
+            last = function.body[-1].end_lineno or 0
+            replace(function.body[0].lineno, last, body, "__init__ does not keep all that it is given")
     return "".join(lines), wrong
 
 
