@@ -276,8 +276,7 @@ def _opened(
     if in_batches(data):
         if argument:
             raise UsageError(f"{argument} goes with arrays; batches have their labels and weights in them")
-        return open_for_settings(model, data, given, need_label, keep)
-    if not names_files(data) or _are_documents(model, data):
+    elif not names_files(data) or _are_documents(model, data):
         if given.format is not None:
             raise UsageError(f"--format {given.format} is for files, but arrays were given; leave it out")
         asked = {"weight": given.weight, "where": given.where}
@@ -294,10 +293,10 @@ def _opened(
                 f"--{column_option} is about columns: give a data frame that has its label in it too, "
                 f"without {argument or 'y'}"
             )
-        return open_for_settings(model, data, given, need_label, keep)
-    if argument:
-        raise UsageError(f"{argument} goes with arrays, and {NAMES_FILES}")
-    _refuse_documents(model, data)
+    else:
+        if argument:
+            raise UsageError(f"{argument} goes with arrays, and {NAMES_FILES}")
+        _refuse_documents(model, data)
     return open_for_settings(model, data, given, need_label, keep)
 
 

@@ -27,10 +27,17 @@ def test_parameters_are_written_as_their_options_are_declared(tmp_path, monkeypa
     path.write_text(text.replace("    tol: float = 0.001,\n", "").replace("seed: int = 0", "seed: str = 1"))
     monkeypatch.setattr(signatures, "ROOT", tmp_path)
     mended, (seed, tol) = signatures.as_declared(path)
-    assert "train has seed: str = 1, not seed: int = 0" in seed
+    assert "train has seed otherwise than as seed: int = 0" in seed
     assert tol == "train.py: train has no tol"
     path.write_text(mended)
     assert signatures.as_declared(path) == (mended, [])
+    path = tmp_path / "estimators" / "regressor.py"
+    path.parent.mkdir()
+    text = (check_layers.PACKAGE / "estimators" / "regressor.py").read_text()
+    path.write_text(
+        text.replace("        self.n_jobs = n_jobs\n", "").replace("n_jobs: int | None = None", "n_jobs: Any")
+    )
+    assert signatures.as_declared(path)[0] == text
 
 
 def test_mistakes_can_be_planted_where_they_are_described():

@@ -1,9 +1,9 @@
 """Write the parameters of Python's functions and estimators that are options as llsvm/settings declares them:
-``python tools/signatures.py``; with ``--check`` say which are not, and exit with 1 if there are any.
+``python tools/signatures.py``; with ``--check`` say what is written otherwise, and exit with 1 if anything is.
 
-Functions under ``takes_options``, and classes under ``takes_parameters``, name the options that they take. This
-writes their annotations and defaults, and gives ``train``, which takes all options, those that it lacks. A
-parameter with a comment on its line is another thing than the option, and stays as it is.
+Functions under ``takes_options``, and estimators, name the options that they take. This writes their annotations
+and defaults, gives ``train``, which takes all options, those that it lacks, and has estimators keep what they are
+given. A parameter with a comment on its line is another thing than the option, and stays as it is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -27,10 +26,13 @@ KEPT = {
 }  # annotations of what Settings makes of options
 
 
-def parameter(name: str, option_name: str, in_estimator: bool) -> str:
-    """Return a parameter as its option is declared. Estimators take any text for words, as scikit-learn's do."""
-    option = OPTIONS[option_name]
-    annotation = option.accepts or KEPT[option_name].replace("tuple[str, ...]", "Sequence[str]")
+def declared(name: str, in_estimator: bool) -> str | None:
+    """Return a parameter as its option is declared; None if it is no option. Estimators take any text for words, as
+    scikit-learn's do."""
+    option = OPTIONS.get(OPTION_NAMES.get(name, name) if in_estimator else name)
+    if option is None:
+        return None
+    annotation = option.accepts or KEPT[option.name].replace("tuple[str, ...]", "Sequence[str]")
     if in_estimator:
         annotation = re.sub(r"Literal\[.*?\]", "str", annotation)
     elif option.choices:
@@ -38,50 +40,50 @@ def parameter(name: str, option_name: str, in_estimator: bool) -> str:
     return f"{name}: {annotation} = {option.default!r}"
 
 
-def parameters(tree: ast.Module) -> Iterator[tuple[ast.arg | ast.AnnAssign, ast.expr | None, str, str]]:
-    """Yield each parameter of functions and classes that take options: its place, its default, its name and that
-    of the function or class."""
-    for node in ast.walk(tree):
-        decorators = [ast.unparse(each) for each in getattr(node, "decorator_list", ())]
-        if isinstance(node, ast.FunctionDef) and "takes_options" in decorators:
-            for each, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-                yield each, default, each.arg, node.name
-        elif isinstance(node, ast.ClassDef) and "takes_parameters" in decorators:
-            for line in node.body:
-                if isinstance(line, ast.AnnAssign):
-                    yield line, line.value, ast.unparse(line.target), node.name
-
-
 def as_declared(path: Path) -> tuple[str, list[str]]:
     """Return the text of a file with its parameters as they are declared, and a sentence for each that is not."""
-    text = path.read_text()
+    text, in_estimator, wrong = path.read_text(), path.parent.name == "estimators", list[str]()
     lines = text.splitlines(keepends=True)
-    in_estimator = path.parent.name == "estimators"
-    wrong, places = list[str](), dict[str, int]()
-    for place, default, name, owner in reversed(list(parameters(ast.parse(text)))):
-        first, last = place.lineno - 1, (default or place).end_lineno or place.lineno
-        if owner == "train":
-            places[name] = last
-        option_name = OPTION_NAMES.get(name, name) if in_estimator else name
-        if option_name not in OPTIONS or "#" in lines[last - 1]:
+
+    def replace(first: int, last: int, new: str, sentence: str) -> None:
+        """Write ``new`` to the lines from first to last, from 1, unless it stands there but for its layout."""
+        if as_parsed("".join(lines[first - 1 : last])) != as_parsed(new):
+            wrong.append(f"{path.relative_to(ROOT)}:{first}: {sentence}")
+            lines[first - 1 : last] = [new, *[""] * (last - first)]
+
+    for function in ast.walk(ast.parse(text)):
+        if not isinstance(function, ast.FunctionDef):
             continue
-        declared = parameter(name, option_name, in_estimator)
-        given = "".join(lines[first:last]).strip().rstrip(",")
-        if as_parsed(given) != as_parsed(declared):
-            wrong.append(f"{path.relative_to(ROOT)}:{place.lineno}: {owner} has {given}, not {declared}")
-            end = "" if isinstance(place, ast.AnnAssign) else ","
-            lines[first:last] = [f"    {declared}{end}\n", *[""] * (last - first - 1)]
-    if places:
+        keeps = in_estimator and function.name == "__init__" and function.args.kwonlyargs
+        if not keeps and "takes_options" not in map(ast.unparse, function.decorator_list):
+            continue
+        given = [*function.args.args, *function.args.kwonlyargs]
+        defaults = [*function.args.defaults, *function.args.kw_defaults]
+        ends = {}
+        for each, default in zip(given, [None] * (len(given) - len(defaults)) + defaults, strict=True):
+            ends[each.arg] = last = (default or each).end_lineno or each.lineno
+            new = declared(each.arg, in_estimator)
+            if new is not None and "#" not in lines[last - 1]:
+                sentence = f"{function.name} has {each.arg} otherwise than as {new}"
+                replace(each.lineno, last, f"{' ' * each.col_offset}{new},\n", sentence)
         for before, name in zip(OPTIONS, list(OPTIONS)[1:], strict=False):
-            if name not in places:
+            if function.name == "train" and name not in ends:
                 wrong.append(f"{path.relative_to(ROOT)}: train has no {name}")
-                places[name] = places[before]
-                lines[places[name] - 1] += f"    {parameter(name, name, in_estimator)},\n"
+                ends[name] = ends[before]
+                lines[ends[name] - 1] += f"    {declared(name, in_estimator)},\n"
+        if keeps:
+            body = "".join(f"        self.{each.arg} = {each.arg}\n" for each in given[1:])
+            last = function.body[-1].end_lineno or 0
+            replace(function.body[0].lineno, last, body, "__init__ does not keep all that it is given")
     return "".join(lines), wrong
 
 
-def as_parsed(parameter: str) -> str:
-    return ast.unparse(ast.parse(f"def f({parameter}): ..."))
+def as_parsed(code: str) -> str:
+    """Return parameters, or statements, without their layout."""
+    code = code.strip()
+    return ast.unparse(
+        ast.parse(f"def f({code}): ..." if code.endswith(",") else re.sub(r"(?m)^ +", "", code))
+    )
 
 
 def main() -> int:

@@ -24,8 +24,15 @@ from sklearn.utils.validation import (
 
 from llsvm.data.frame_tables import holds_more_than_numbers
 from llsvm.errors import DataError, LLSVMError, UsageError
-from llsvm.estimators.inputs import is_documents, require_rows, with_columns
-from llsvm.estimators.parameters import OPTION_NAMES, TEXT_OPTIONS, names_columns, text_of
+from llsvm.estimators.inputs import (
+    OPTION_NAMES,
+    TEXT_OPTIONS,
+    is_documents,
+    names_columns,
+    require_rows,
+    text_of,
+    with_columns,
+)
 from llsvm.features.array_labels import refuse_masked, refuse_times
 from llsvm.features.frames import (
     column_names,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,8 +14,7 @@ from sklearn.utils.metaestimators import available_if
 
 from llsvm.estimators.base import LLSVMEstimator
 from llsvm.estimators.incremental import Incremental
-from llsvm.estimators.inputs import class_labels, spans_as_numbers, type_of_times
-from llsvm.estimators.parameters import takes_parameters
+from llsvm.estimators.inputs import class_labels, explained, spans_as_numbers, type_of_times
 from llsvm.features.value_texts import nanoseconds_of
 from llsvm.models.header import TIME_TYPE
 from llsvm.models.model import Model
@@ -95,7 +94,7 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
         return super()._keep(model, by_name)
 
 
-@takes_parameters
+@explained
 class LLSVMClassifier(Classifying, Incremental):
     """Linear SVM, trained under a limit on the memory of this process, with a proof of how good it is.
 
@@ -113,55 +112,108 @@ class LLSVMClassifier(Classifying, Incremental):
     dual_coef_, one column per support vector.
     """
 
-    C: float = field(default=1.0, kw_only=False)  # with or without its name
-    loss: str = "hinge"
-    solver: str = "auto"
-    penalty: str = "l2"
-    l1_ratio: float = 0.5
-    lambda1: float | None = None
-    lambda2: float | None = None
-    multi_class: str = "ovr"
-    tol: float = 1e-3
-    max_iter: int | None = 200
-    max_seconds: float | None = None
-    prune: float | None = None
-    warm_start: bool = False
-    verbose: int = 0
-    class_weight: str | Mapping[Any, float] | None = None
-    fit_intercept: bool = True
-    intercept_scaling: float = 1.0  # where there is an intercept
-    penalize_intercept: bool = True  # the opposite of the option
-    kernel: str | None = None
-    gamma: float | None = None
-    degree: int = 3
-    coef0: float = 0.0
-    feature_map: str | None = None
-    components: int = 500
-    step: str = "auto"
-    mu: float | None = None
-    mu_end: float = 0.01
-    homotopy: bool = True
-    stop: str = "gap"
-    text: bool | str | Sequence[str] = ()  # or True for documents
-    analyzer: str = "word"
-    ngrams: str | int | tuple[int, int] = "1"
-    strip_accents: str | None = None
-    stop_words: str | os.PathLike[str] | Collection[str] | None = None
-    min_df: float | None = None
-    max_df: float | None = None
-    max_features: int | None = None
-    term_weight: str = "auto"
-    vocabulary: str = "auto"
-    hash_bits: int | None = None
-    cross: Sequence[str] = ()
-    categorical: Sequence[str] = ()
-    missing: str = "refuse"
-    scale: str = "auto"
-    random_state: int | np.random.RandomState | None = None  # scikit-learn's
-    n_jobs: int | None = None
-    memory_limit: str | int | None = None
-    disk_limit: str | int | None = None
-    spill_dir: str | os.PathLike[str] | None = None
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: str = "hinge",
+        solver: str = "auto",
+        penalty: str = "l2",
+        l1_ratio: float = 0.5,
+        lambda1: float | None = None,
+        lambda2: float | None = None,
+        multi_class: str = "ovr",
+        tol: float = 1e-3,
+        max_iter: int | None = 200,
+        max_seconds: float | None = None,
+        prune: float | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        class_weight: str | Mapping[Any, float] | None = None,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,  # where there is an intercept
+        penalize_intercept: bool = True,  # the opposite of the option
+        kernel: str | None = None,
+        gamma: float | None = None,
+        degree: int = 3,
+        coef0: float = 0.0,
+        feature_map: str | None = None,
+        components: int = 500,
+        step: str = "auto",
+        mu: float | None = None,
+        mu_end: float = 0.01,
+        homotopy: bool = True,
+        stop: str = "gap",
+        text: bool | str | Sequence[str] = (),  # or True for documents
+        analyzer: str = "word",
+        ngrams: str | int | tuple[int, int] = "1",
+        strip_accents: str | None = None,
+        stop_words: str | os.PathLike[str] | Collection[str] | None = None,
+        min_df: float | None = None,
+        max_df: float | None = None,
+        max_features: int | None = None,
+        term_weight: str = "auto",
+        vocabulary: str = "auto",
+        hash_bits: int | None = None,
+        cross: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        missing: str = "refuse",
+        scale: str = "auto",
+        random_state: int | np.random.RandomState | None = None,  # scikit-learn's
+        n_jobs: int | None = None,
+        memory_limit: str | int | None = None,
+        disk_limit: str | int | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.solver = solver
+        self.penalty = penalty
+        self.l1_ratio = l1_ratio
+        self.lambda1 = lambda1
+        self.lambda2 = lambda2
+        self.multi_class = multi_class
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_seconds = max_seconds
+        self.prune = prune
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.penalize_intercept = penalize_intercept
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.feature_map = feature_map
+        self.components = components
+        self.step = step
+        self.mu = mu
+        self.mu_end = mu_end
+        self.homotopy = homotopy
+        self.stop = stop
+        self.text = text
+        self.analyzer = analyzer
+        self.ngrams = ngrams
+        self.strip_accents = strip_accents
+        self.stop_words = stop_words
+        self.min_df = min_df
+        self.max_df = max_df
+        self.max_features = max_features
+        self.term_weight = term_weight
+        self.vocabulary = vocabulary
+        self.hash_bits = hash_bits
+        self.cross = cross
+        self.categorical = categorical
+        self.missing = missing
+        self.scale = scale
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.disk_limit = disk_limit
+        self.spill_dir = spill_dir
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMClassifier:
         """Train on X, an (n, d) array or SciPy sparse matrix, and labels y (n,). With ``text`` on documents: a

@@ -24,8 +24,7 @@ from llsvm.data.frame_tables import columns_of_no_numbers
 from llsvm.data.paths import names_files
 from llsvm.errors import DataError, DiskError, LLSVMWarning, UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names
-from llsvm.estimators.inputs import class_labels, is_documents, require_rows, spans_as_numbers
-from llsvm.estimators.parameters import names_columns
+from llsvm.estimators.inputs import class_labels, is_documents, names_columns, require_rows, spans_as_numbers
 from llsvm.features.array_labels import labels_of, refuse_masked
 from llsvm.features.frames import column_names, refuse_objects
 from llsvm.files.fingerprint import TRAINED_ON

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
 from llsvm.estimators.incremental import Incremental
-from llsvm.estimators.parameters import takes_parameters
+from llsvm.estimators.inputs import explained
 from llsvm.models.model import Model
 from llsvm.settings.objective import UNLABELLED
 from llsvm.settings.settings import Settings
 
 
-@takes_parameters
+@explained
 class LLSVMOutlierDetector(OutlierMixin, Incremental):
     """One-class SVM, trained under a limit on the memory of this process, with a proof of how good it is.
 
@@ -31,40 +31,78 @@ class LLSVMOutlierDetector(OutlierMixin, Incremental):
 
     _label_kind = UNLABELLED
 
-    nu: float = 0.5
-    solver: str = "auto"
-    tol: float = 1e-3
-    max_iter: int | None = 200
-    max_seconds: float | None = None
-    prune: float | None = None
-    warm_start: bool = False
-    verbose: int = 0
-    kernel: str | None = None
-    gamma: float | None = None
-    degree: int = 3
-    coef0: float = 0.0
-    feature_map: str | None = None
-    components: int = 500
-    text: bool | str | Sequence[str] = ()  # or True for documents
-    analyzer: str = "word"
-    ngrams: str | int | tuple[int, int] = "1"
-    strip_accents: str | None = None
-    stop_words: str | os.PathLike[str] | Collection[str] | None = None
-    min_df: float | None = None
-    max_df: float | None = None
-    max_features: int | None = None
-    term_weight: str = "auto"
-    vocabulary: str = "auto"
-    hash_bits: int | None = None
-    cross: Sequence[str] = ()
-    categorical: Sequence[str] = ()
-    missing: str = "refuse"
-    scale: str = "auto"
-    random_state: int | np.random.RandomState | None = None  # scikit-learn's
-    n_jobs: int | None = None
-    memory_limit: str | int | None = None
-    disk_limit: str | int | None = None
-    spill_dir: str | os.PathLike[str] | None = None
+    def __init__(
+        self,
+        *,
+        nu: float = 0.5,
+        solver: str = "auto",
+        tol: float = 1e-3,
+        max_iter: int | None = 200,
+        max_seconds: float | None = None,
+        prune: float | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        kernel: str | None = None,
+        gamma: float | None = None,
+        degree: int = 3,
+        coef0: float = 0.0,
+        feature_map: str | None = None,
+        components: int = 500,
+        text: bool | str | Sequence[str] = (),  # or True for documents
+        analyzer: str = "word",
+        ngrams: str | int | tuple[int, int] = "1",
+        strip_accents: str | None = None,
+        stop_words: str | os.PathLike[str] | Collection[str] | None = None,
+        min_df: float | None = None,
+        max_df: float | None = None,
+        max_features: int | None = None,
+        term_weight: str = "auto",
+        vocabulary: str = "auto",
+        hash_bits: int | None = None,
+        cross: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        missing: str = "refuse",
+        scale: str = "auto",
+        random_state: int | np.random.RandomState | None = None,  # scikit-learn's
+        n_jobs: int | None = None,
+        memory_limit: str | int | None = None,
+        disk_limit: str | int | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.nu = nu
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_seconds = max_seconds
+        self.prune = prune
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.feature_map = feature_map
+        self.components = components
+        self.text = text
+        self.analyzer = analyzer
+        self.ngrams = ngrams
+        self.strip_accents = strip_accents
+        self.stop_words = stop_words
+        self.min_df = min_df
+        self.max_df = max_df
+        self.max_features = max_features
+        self.term_weight = term_weight
+        self.vocabulary = vocabulary
+        self.hash_bits = hash_bits
+        self.cross = cross
+        self.categorical = categorical
+        self.missing = missing
+        self.scale = scale
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.disk_limit = disk_limit
+        self.spill_dir = spill_dir
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LLSVMOutlierDetector:
         """Train on X, an (n, d) array or SciPy sparse matrix. With ``text`` on documents: a list, array or

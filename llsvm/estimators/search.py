@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from llsvm.data.paths import names_files
 from llsvm.errors import UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator
 from llsvm.estimators.classifier import Classifying
-from llsvm.estimators.parameters import takes_parameters
+from llsvm.estimators.inputs import explained
 from llsvm.estimators.regressor import Regressing
 from llsvm.models.model import Model
 from llsvm.settings.objective import CLASSIFICATION
@@ -137,7 +137,7 @@ class _Search(LLSVMEstimator):
         return costs
 
 
-@takes_parameters
+@explained
 class LLSVMClassifierCV(Classifying, _Search):
     """Linear SVM whose C is chosen by cross-validation, under a limit on the memory of this process.
 
@@ -165,43 +165,84 @@ class LLSVMClassifierCV(Classifying, _Search):
 
     _not_options = (*_Search._not_options, "probabilities", "threshold")
 
-    Cs: int | Sequence[float] = field(default=10, kw_only=False)  # with or without its name
-    cv: Any = 5
-    scoring: str | Callable[..., float] | None = None
-    rule: str = "best"
-    race: bool = False
-    probabilities: str | None = None
-    threshold: str | None = None
-    loss: str = "hinge"
-    penalty: str = "l2"
-    l1_ratios: Sequence[float] | None = None
-    multi_class: str = "ovr"
-    tol: float = 1e-3
-    max_iter: int | None = 200
-    class_weight: str | Mapping[Any, float] | None = None
-    fit_intercept: bool = True
-    intercept_scaling: float = 1.0  # where there is an intercept
-    text: bool | str | Sequence[str] = ()  # or True for documents
-    analyzer: str = "word"
-    ngrams: str | int | tuple[int, int] = "1"
-    strip_accents: str | None = None
-    stop_words: str | os.PathLike[str] | Collection[str] | None = None
-    min_df: float | None = None
-    max_df: float | None = None
-    max_features: int | None = None
-    term_weight: str = "auto"
-    vocabulary: str = "auto"
-    hash_bits: int | None = None
-    cross: Sequence[str] = ()
-    categorical: Sequence[str] = ()
-    missing: str = "refuse"
-    scale: str = "auto"
-    random_state: int | np.random.RandomState | None = None  # scikit-learn's
-    n_jobs: int | None = None
-    memory_limit: str | int | None = None
-    disk_limit: str | int | None = None
-    spill_dir: str | os.PathLike[str] | None = None
-    verbose: int = 0
+    def __init__(
+        self,
+        Cs: int | Sequence[float] = 10,
+        *,
+        cv: Any = 5,
+        scoring: str | Callable[..., float] | None = None,
+        rule: str = "best",
+        race: bool = False,
+        probabilities: str | None = None,
+        threshold: str | None = None,
+        loss: str = "hinge",
+        penalty: str = "l2",
+        l1_ratios: Sequence[float] | None = None,
+        multi_class: str = "ovr",
+        tol: float = 1e-3,
+        max_iter: int | None = 200,
+        class_weight: str | Mapping[Any, float] | None = None,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,  # where there is an intercept
+        text: bool | str | Sequence[str] = (),  # or True for documents
+        analyzer: str = "word",
+        ngrams: str | int | tuple[int, int] = "1",
+        strip_accents: str | None = None,
+        stop_words: str | os.PathLike[str] | Collection[str] | None = None,
+        min_df: float | None = None,
+        max_df: float | None = None,
+        max_features: int | None = None,
+        term_weight: str = "auto",
+        vocabulary: str = "auto",
+        hash_bits: int | None = None,
+        cross: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        missing: str = "refuse",
+        scale: str = "auto",
+        random_state: int | np.random.RandomState | None = None,  # scikit-learn's
+        n_jobs: int | None = None,
+        memory_limit: str | int | None = None,
+        disk_limit: str | int | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.Cs = Cs
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.race = race
+        self.probabilities = probabilities
+        self.threshold = threshold
+        self.loss = loss
+        self.penalty = penalty
+        self.l1_ratios = l1_ratios
+        self.multi_class = multi_class
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.text = text
+        self.analyzer = analyzer
+        self.ngrams = ngrams
+        self.strip_accents = strip_accents
+        self.stop_words = stop_words
+        self.min_df = min_df
+        self.max_df = max_df
+        self.max_features = max_features
+        self.term_weight = term_weight
+        self.vocabulary = vocabulary
+        self.hash_bits = hash_bits
+        self.cross = cross
+        self.categorical = categorical
+        self.missing = missing
+        self.scale = scale
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.disk_limit = disk_limit
+        self.spill_dir = spill_dir
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> LLSVMClassifierCV:
         """Choose C, and train with it on X, an (n, d) array or SciPy sparse matrix, and labels y (n,). Rows count
@@ -217,7 +258,7 @@ class LLSVMClassifierCV(Classifying, _Search):
         return {"probabilities": self.probabilities, "threshold": self.threshold}
 
 
-@takes_parameters
+@explained
 class LLSVMRegressorCV(Regressing, _Search):
     """Linear regression whose C is chosen by cross-validation, under a limit on the memory of this process.
 
@@ -233,51 +274,87 @@ class LLSVMRegressorCV(Regressing, _Search):
     mean of the chosen) come with ``fit``.
     """
 
-    Cs: int | Sequence[float] = field(default=10, kw_only=False)  # with or without its name
-    cv: Any = 5
-    scoring: str | Callable[..., float] | None = None
-    rule: str = "best"
-    race: bool = False
-    loss: str = "epsilon_insensitive"  # of regression
-    epsilon: float = 0.1
-    quantile: float = 0.5
-    delta: float = 1.0
-    penalty: str = "l2"
-    l1_ratios: Sequence[float] | None = None
-    tol: float = 1e-3
-    max_iter: int | None = 200
-    fit_intercept: bool = True
-    intercept_scaling: float = 1.0  # where there is an intercept
-    text: bool | str | Sequence[str] = ()  # or True for documents
-    analyzer: str = "word"
-    ngrams: str | int | tuple[int, int] = "1"
-    strip_accents: str | None = None
-    stop_words: str | os.PathLike[str] | Collection[str] | None = None
-    min_df: float | None = None
-    max_df: float | None = None
-    max_features: int | None = None
-    term_weight: str = "auto"
-    vocabulary: str = "auto"
-    hash_bits: int | None = None
-    cross: Sequence[str] = ()
-    categorical: Sequence[str] = ()
-    missing: str = "refuse"
-    scale: str = "auto"
-    target_scale: str = "auto"
-    random_state: int | np.random.RandomState | None = None  # scikit-learn's
-    n_jobs: int | None = None
-    memory_limit: str | int | None = None
-    disk_limit: str | int | None = None
-    spill_dir: str | os.PathLike[str] | None = None
-    verbose: int = 0
+    def __init__(
+        self,
+        Cs: int | Sequence[float] = 10,
+        *,
+        cv: Any = 5,
+        scoring: str | Callable[..., float] | None = None,
+        rule: str = "best",
+        race: bool = False,
+        loss: str = "epsilon_insensitive",  # of regression
+        epsilon: float = 0.1,
+        quantile: float = 0.5,
+        delta: float = 1.0,
+        penalty: str = "l2",
+        l1_ratios: Sequence[float] | None = None,
+        tol: float = 1e-3,
+        max_iter: int | None = 200,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,  # where there is an intercept
+        text: bool | str | Sequence[str] = (),  # or True for documents
+        analyzer: str = "word",
+        ngrams: str | int | tuple[int, int] = "1",
+        strip_accents: str | None = None,
+        stop_words: str | os.PathLike[str] | Collection[str] | None = None,
+        min_df: float | None = None,
+        max_df: float | None = None,
+        max_features: int | None = None,
+        term_weight: str = "auto",
+        vocabulary: str = "auto",
+        hash_bits: int | None = None,
+        cross: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        missing: str = "refuse",
+        scale: str = "auto",
+        target_scale: str = "auto",
+        random_state: int | np.random.RandomState | None = None,  # scikit-learn's
+        n_jobs: int | None = None,
+        memory_limit: str | int | None = None,
+        disk_limit: str | int | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.Cs = Cs
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.race = race
+        self.loss = loss
+        self.epsilon = epsilon
+        self.quantile = quantile
+        self.delta = delta
+        self.penalty = penalty
+        self.l1_ratios = l1_ratios
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.text = text
+        self.analyzer = analyzer
+        self.ngrams = ngrams
+        self.strip_accents = strip_accents
+        self.stop_words = stop_words
+        self.min_df = min_df
+        self.max_df = max_df
+        self.max_features = max_features
+        self.term_weight = term_weight
+        self.vocabulary = vocabulary
+        self.hash_bits = hash_bits
+        self.cross = cross
+        self.categorical = categorical
+        self.missing = missing
+        self.scale = scale
+        self.target_scale = target_scale
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.disk_limit = disk_limit
+        self.spill_dir = spill_dir
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> LLSVMRegressorCV:
         """Choose C, and train with it on X, an (n, d) array or SciPy sparse matrix, and numbers y (n,); rows count
         by sample_weight (n,) in training and in scores. groups: (n,) for the splitter ``cv``. Warns and
         raises as ``LLSVMRegressor.fit``."""
         return self._fit(X, y, sample_weight, groups)
-
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the number predicted for each row of X: (n,)."""
-        rows = self._rows(X)
-        return np.asarray(self.model_.predict(rows))

@@ -37,12 +37,12 @@ def takes_options(function: Function) -> Function:
         given |= plain_options({name: value for name, value in given.items() if name not in _ROWS})
         return function(*args, **given)
 
-    lines = "".join(f"\n    {name}: {explained(name)}" for name in known if name in OPTIONS)
+    lines = "".join(f"\n    {name}: {explanation(name)}" for name in known if name in OPTIONS)
     checked.__doc__ = f"{(function.__doc__ or '').rstrip()}\n\n    Options, all by keyword:{lines}\n    "
     return cast(Function, checked)
 
 
-def explained(name: str, names: Mapping[str, str] | None = None) -> str:
+def explanation(name: str, names: Mapping[str, str] | None = None) -> str:
     """Return what a docstring says of an option. names: see ``llsvm.errors.in_python``."""
     option = OPTIONS[name]
     allowed = f" One of {', '.join(option.choices)}." if option.choices else ""
