@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cells import in_turn
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -179,8 +180,9 @@ def test_a_matrix_that_was_given_is_as_good_as_its_function():
         np.testing.assert_allclose(scores, direct.model.decision_function(X), atol=0.2)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "least-squares"])
-@pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
+@pytest.mark.parametrize(
+    ("loss", "kernel"), in_turn(["hinge", "squared_hinge", "least-squares"], ["rbf", "precomputed"], 1)
+)
 def test_a_matrix_that_does_not_fit_has_the_same_optimum(loss, kernel):
     X, y = rows(n=900, d=5, seed=4)
     options = {"loss": loss, "C": 1.0}
