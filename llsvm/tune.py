@@ -34,7 +34,7 @@ from llsvm.training.progress_display import listener, report_display
 from llsvm.training.training import Training
 from llsvm.tuning.folds import Splits, by_group, by_splits, by_time
 from llsvm.tuning.grid import DEFAULT_COSTS, costs_of, objectives_of, solver_of
-from llsvm.tuning.scores import RULES, called_score, score_of
+from llsvm.tuning.scores import RULES, Score, called_score, score_of
 from llsvm.tuning.search import Question, Tuning
 
 __all__ = ["Tuned", "tune"]
@@ -275,8 +275,42 @@ def asked(
     """Check the options of a tuning run and return them as a Question. again: opens the data anew, with the
     settings that it is given. splits: folds that the caller has made. Raises UsageError."""
     settings = objectives[0]
+    costs, chosen_score, folds = check_choices(
+        objectives, C, folds, validation, holdout, score, rule, race, splits is None
+    )
+    opened = None if validation is None else partial(_validation, settings, validation)
+    reread = partial(again, settings) if again is not None and source.info().rereadable else None
+    learning = learning_request(probabilities, threshold, settings)
+    if splits is None:
+        by_column = _by_column(settings, group, time, source, again, bool(folds))
+    else:
+        folds, by_column = len(splits.roles), partial(by_splits, splits)
+        if folds == 1 and rule == "1se":
+            raise UsageError("--rule 1se needs several folds to know a standard error, and cv has one")
+        if splits.overlap and (chosen_score.ranks or chosen_score.call is not None or learning):
+            raise UsageError(
+                "cv holds rows out more than once, and probabilities, thresholds, callables and scores that rank "
+                "rows take each once: pass a splitter that does (StratifiedKFold), or another --score"
+            )
+    of_rows = folds or 0, holdout, opened, reread
+    return Question(tuple(objectives), costs, chosen_score, rule, race, *of_rows, learning, by_column)
+
+
+def check_choices(
+    objectives: Sequence[Settings],
+    C: str | Sequence[float],
+    folds: int | None,
+    validation: Any,
+    holdout: float | None,
+    score: str | Callable[..., float] | None,
+    rule: str,
+    race: bool,
+    makes_folds: bool = True,
+) -> tuple[tuple[float, ...], Score, int | None]:
+    """Return the C's, the score and the number of folds, None where there are none, that options of a tuning run
+    ask for. makes_folds: the caller has made none. Raises UsageError for what is refused whatever the data are."""
     costs = costs_of(C, len(objectives))
-    kind = KINDS[settings.loss]
+    kind = KINDS[objectives[0].loss]
     chosen_score = called_score(score, kind) if callable(score) else score_of(score, objectives)
     given = [
         name
@@ -302,28 +336,13 @@ def asked(
         )
     if race and (validation is not None or holdout is not None):
         raise UsageError(f"--race drops candidates between folds: leave it or {given[0]} out")
-    if not given and splits is None:
+    if not given and makes_folds:
         folds = DEFAULT_FOLDS
     if folds is not None and (isinstance(folds, bool) or not isinstance(folds, int) or folds < 2):
         raise UsageError(f"--folds must be a whole number, 2 or more, not {folds!r}")
     if holdout is not None and not 0 < holdout < 1:
         raise UsageError(f"--holdout must be a share of the rows, between 0 and 1, not {holdout!r}")
-    opened = None if validation is None else partial(_validation, settings, validation)
-    reread = partial(again, settings) if again is not None and source.info().rereadable else None
-    learning = learning_request(probabilities, threshold, settings)
-    if splits is None:
-        by_column = _by_column(settings, group, time, source, again, bool(folds))
-    else:
-        folds, by_column = len(splits.roles), partial(by_splits, splits)
-        if folds == 1 and rule == "1se":
-            raise UsageError("--rule 1se needs several folds to know a standard error, and cv has one")
-        if splits.overlap and (chosen_score.ranks or chosen_score.call is not None or learning):
-            raise UsageError(
-                "cv holds rows out more than once, and probabilities, thresholds, callables and scores that rank "
-                "rows take each once: pass a splitter that does (StratifiedKFold), or another --score"
-            )
-    of_rows = folds or 0, holdout, opened, reread
-    return Question(tuple(objectives), costs, chosen_score, rule, race, *of_rows, learning, by_column)
+    return costs, chosen_score, folds
 
 
 def _by_column(

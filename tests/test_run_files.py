@@ -26,6 +26,8 @@ CONFIGS = [path for path in sorted((ROOT / "configs").glob("*.toml")) if path.na
 TRAINS = '[[step]]\ncommand = "train"\n'
 EVALUATES = '[[step]]\ncommand = "evaluate"\nfiles = "test.csv"\n'
 TUNES = '[[step]]\ncommand = "tune"\nfiles = "train.csv"\nlabel = "label"\nmodel = "m"\n'
+CHOOSES = TUNES + 'C = "0.1,1"\n'
+PREDICTS = '[[step]]\ncommand = "predict"\noutput = "p.txt"\n'
 SHARED = """
 [data]
 files = ["train.csv"]
@@ -346,6 +348,23 @@ def test_a_second_run_of_a_file_is_refused_and_a_signal_ends_the_step(folder, nu
     assert "in step 1, train" in said
     assert not answer or json.loads(answer)["exit_code"] == 128 + number
     assert not os.path.exists(f"/proc/{step[0]}")
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        (CHOOSES + 'score = "kappa"\n', "--score must be one of accuracy, "),
+        (CHOOSES + 'rule = "worst"\n', "--rule must be best or 1se, not 'worst'"),
+        (CHOOSES + "folds = 1\n", "--folds must be a whole number, 2 or more, not 1"),
+        (CHOOSES + "holdout = 2.0\n", "--holdout must be a share of the rows"),
+        (CHOOSES + 'probabilities = "no"\n', "--probabilities must be "),
+        (PREDICTS + "explain = true\ntop = 0\n", "--top must be 1 or more, not 0"),
+        (PREDICTS + 'keep = ["x"]\n', "--keep goes with a table of predictions"),
+        (EVALUATES + "thresholds = 0\n", "--thresholds must be 1 or more, not 0"),
+    ],
+)
+def test_what_no_data_could_change_is_refused_before_the_first_step(folder, steps, words):
+    assert words in refused(folder, SHARED + TRAINS + steps)
 
 
 def test_a_command_line_is_saved_as_a_run_file_that_says_the_same(folder):

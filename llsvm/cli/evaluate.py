@@ -79,8 +79,7 @@ def evaluate(
     from llsvm.scoring.measure import measure
 
     settings = settings_of(options, context)
-    if was_typed(context, "thresholds") and thresholds < 1:
-        raise UsageError(f"--thresholds must be 1 or more, not {thresholds}")
+    check_thresholds(thresholds, context)
     if plot is not None:
         from llsvm.cli.plots import draw_evaluation, require_matplotlib
 
@@ -98,6 +97,12 @@ def evaluate(
         echo_json(answer)
     else:
         print_evaluation(answer)
+
+
+def check_thresholds(thresholds: int, context: typer.Context) -> None:
+    """Raise UsageError for a number of thresholds that is none."""
+    if was_typed(context, "thresholds") and thresholds < 1:
+        raise UsageError(f"--thresholds must be 1 or more, not {thresholds}")
 
 
 def print_evaluation(answer: Mapping[str, Any]) -> None:

@@ -114,15 +114,12 @@ def predict(
 ) -> None:
     """Predict the label, or the number, of every row of DATA."""
     from llsvm.features.table_options import KeptColumns
-    from llsvm.scoring.predictions import is_table_name, require_lines_name
+    from llsvm.scoring.predictions import is_table_name
 
     settings = settings_of(options, context)
     columns = names_in(",".join(keep or ()))
     table = not explain and is_table_name(output)
-    _check_explain(explain, top, json, probabilities, columns)
-    _check_table(table, columns, scores and probabilities)
-    if not table:
-        require_lines_name(output, json)
+    check_answer(explain, top, json, scores, probabilities, columns, output)
     if output != "-":
         check_output(output, [model, *data])
     loaded, source = open_model_and_data(model, data, settings, need_label=False, keep=KeptColumns(columns))
@@ -165,6 +162,25 @@ def _explain(
             write_json(rows, out)
         else:
             write_table(rows, out, "," if output.lower().endswith(".csv") else "\t")
+
+
+def check_answer(
+    explain: bool,
+    top: int | None,
+    json: bool,
+    scores: bool,
+    probabilities: bool,
+    columns: tuple[str, ...],
+    output: str,
+) -> None:
+    """Raise UsageError for options on the answer that do not go together."""
+    from llsvm.scoring.predictions import is_table_name, require_lines_name
+
+    table = not explain and is_table_name(output)
+    _check_explain(explain, top, json, probabilities, columns)
+    _check_table(table, columns, scores and probabilities)
+    if not table:
+        require_lines_name(output, json)
 
 
 def _check_table(table: bool, columns: tuple[str, ...], both: bool) -> None:

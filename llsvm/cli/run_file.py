@@ -18,7 +18,7 @@ from typing import Any
 
 import typer
 
-from llsvm.cli.options import holds_names, objectives_of_lists, quoted_name, settings_of, was_typed
+from llsvm.cli.options import holds_names, names_in, objectives_of_lists, quoted_name, settings_of, was_typed
 from llsvm.cli.parsing import ParseError, nearest
 from llsvm.errors import UsageError
 from llsvm.files.remote import is_remote
@@ -347,7 +347,10 @@ class _Reading:
                 is_given = value not in (None, ()) and (value is not False or param.secondary_opts)
                 param.handle_parse_result(context, {param.name: value} if is_given else {}, [])
             check = objectives_of_lists if name == "tune" else settings_of
-            check({key: value for key, value in context.params.items() if key in OPTIONS}, context)
+            objectives = check(
+                {key: value for key, value in context.params.items() if key in OPTIONS}, context
+            )
+            _check_of_command(name, context, objectives)
         except UsageError as error:
             raise self._text.error(f"{name}: {error}", STEPS, index) from None
         except ParseError as error:
@@ -388,6 +391,28 @@ class _Reading:
             if name not in os.environ:
                 raise self._text.error(f"{where[2]}: the environment has no variable {name}", *where)
         return os.path.expanduser(_VARIABLE.sub(lambda match: os.environ[match[1]], word))
+
+
+def _check_of_command(name: str, context: typer.Context, objectives: Any) -> None:
+    """Raise UsageError for a command's own options that it refuses whatever the data are. objectives: of ``tune``,
+    settings."""
+    params = context.params
+    if name == "tune":
+        from llsvm.cli.tune import check_tuning
+
+        check_tuning(params, objectives)
+    elif name == "predict":
+        from llsvm.cli.predict import check_answer
+
+        explain, top, json, scores, probabilities, output = (
+            params[key] for key in ("explain", "top", "json", "scores", "probabilities", "output")
+        )
+        columns = names_in(",".join(params["keep"] or ()))
+        check_answer(explain, top, json, scores, probabilities, columns, output)
+    elif name == "evaluate":
+        from llsvm.cli.evaluate import check_thresholds
+
+        check_thresholds(params["thresholds"], context)
 
 
 def _section(values: Any, name: str, text: _Text) -> dict[str, Any]:
