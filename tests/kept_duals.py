@@ -7,8 +7,7 @@ from math import log
 import numpy as np
 
 from llsvm.settings.settings import Settings
-from llsvm.state.container import Container, ContainerWriter
-from llsvm.state.folder import RESULT, SHARES
+from llsvm.state.container import RESULT, SHARES, Container, ContainerWriter
 from llsvm.verification.claim import measure_objectives
 from llsvm.verification.dual import KeptDual
 from llsvm.verification.rows import rows_of, settings_of

@@ -299,3 +299,27 @@ def test_standard_input_may_follow_a_file(kind, tmp_path, monkeypatch):
         assert_same(joined(source), twice)
         with pytest.raises(DataError, match="standard input can be read once only"):
             joined(source)
+
+
+_ROWS = {
+    "jsonl": '{"label": %d, "when": "2024-01-%02d"}\n',
+    "csv": "%d,2024-01-%02d\n",
+    "svm": "%de0 1:%d\n",
+}
+
+
+@pytest.mark.parametrize("kind", _ROWS)
+def test_a_byte_order_mark_does_not_hide_that_the_first_megabyte_is_cut(kind, tmp_path):
+    line, header = _ROWS[kind], "label,when\n" if kind == "csv" else ""
+    text = "".join(line % (i % 2, i % 28 + 1) for i in range(1_100_000 // len(line)))
+    for shift in range(1, 12 if kind == "svm" else 4):  # where the megabyte ends in its line
+        first = line % (1, 1)
+        text_shifted = (
+            header + first.replace("1", "1" + "0" * shift, 1) + text if kind == "svm" else header + text
+        )
+        path = tmp_path / f"rows{shift}.{kind}"
+        path.write_bytes(b"\xef\xbb\xbf" + text_shifted.encode())
+        plain = tmp_path / f"plain{shift}.{kind}"
+        plain.write_text(text_shifted)
+        options = {} if kind == "svm" else {"label": "label"}
+        assert_same(*(joined(open_source(each, options=options)) for each in (path, plain)))

@@ -368,7 +368,7 @@ def test_no_solver_is_imported_and_no_kernel_but_of_readers(trained):
     assert "llsvm.kernels.parse" in loaded
     rooms = tuple(f"llsvm.{room}" for room in ("solvers", "state", "stream", "spill", "training", "tuning"))
     of_runs = [name for name in loaded if name.startswith(rooms)]
-    assert of_runs == ["llsvm.state", "llsvm.state.container", "llsvm.state.folder"]  # what reads a state
+    assert of_runs == ["llsvm.state", "llsvm.state.container"]  # what reads a state
     assert "llsvm.kernels.products" not in loaded
 
 

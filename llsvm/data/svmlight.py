@@ -203,9 +203,7 @@ class SvmlightSource(TextSource):
                 yield Block(CSR(parsed.indptr, parsed.indices, parsed.data), parsed.y, rows)
             del piece, parsed  # else they would be held while the next are waited for
         if n_rows == 0:
-            what = (
-                "the file is empty" if file.raw_bytes_read == 0 else "no rows, only blank lines and comments"
-            )
+            what = "the file is empty" if n_lines == 0 else "no rows, only blank lines and comments"
             raise DataError(f"{self.path}: {what}; give a file with at least one row")
         self._fingerprint = file.finish()
         if self._index_base is None:

@@ -152,11 +152,12 @@ class TextSource:
         """Return the first ``n_bytes`` of a file behind its byte order mark, or a multiple of these that is enough;
         fewer where the file ends. They are read again."""
         with looking_ahead(), TextInput(path, None, *self._text_options) as stream:
+            mark = len(BYTE_ORDER_MARK) if stream.head.startswith(BYTE_ORDER_MARK) else 0
             size = n_bytes
-            while len(text := stream.peek(size)) >= size and not is_enough(text):
+            while len(text := stream.peek(mark + size)[mark:]) >= size and not is_enough(text):
                 size += n_bytes
             self._window_bytes = max(self._window_bytes, stream.window_bytes)
-        return text.removeprefix(BYTE_ORDER_MARK)
+        return text
 
     @contextmanager
     def _opened(self, path: str, reading: Reading | None = None) -> Iterator[TextInput]:
@@ -171,13 +172,16 @@ class TextSource:
             yield stream
 
     def _counted(self, stream: TextInput, parts: Iterable[T]) -> Iterator[T]:
-        """Yield the parts that are made of the stream, and count its bytes."""
+        """Yield the parts that are made of the stream, and count its bytes. No part is held while the next one is
+        awaited: readers use their arrays again."""
         seen = 0
         for part in parts:
             self._window_bytes = max(self._window_bytes, stream.window_bytes)
             self.bytes_read += stream.raw_bytes_read - seen
             seen = stream.raw_bytes_read
-            yield part
+            yielded = [part]
+            del part
+            yield yielded.pop()
 
     def _parsed(
         self, stream: TextInput, work: Callable[[Chunk], T], size: int, max_rows: int, *longest: int

@@ -23,8 +23,7 @@ from llsvm.block import Block
 from llsvm.errors import DataError, UsageError
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
-from llsvm.state.container import Container
-from llsvm.state.folder import AT_WEIGHTS, LARGEST_COST, RESULT, SHARES
+from llsvm.state.container import AT_WEIGHTS, LARGEST_COST, RESULT, SHARES, Container
 from llsvm.verification.machines import Machine, Scored
 from llsvm.verification.problems import Problems, conjugate_of
 from llsvm.verification.products import PIECE_VALUES
