@@ -311,7 +311,7 @@ _ROWS = {
 @pytest.mark.parametrize("kind", _ROWS)
 def test_a_byte_order_mark_does_not_hide_that_the_first_megabyte_is_cut(kind, tmp_path):
     line, header = _ROWS[kind], "label,when\n" if kind == "csv" else ""
-    text = "".join(line % (i % 2, i % 28 + 1) for i in range(1_100_000 // len(line)))
+    text = "".join(line % (i % 2, i % 28 + 1) for i in range(1_400_000 // len(line)))
     for shift in range(1, 12 if kind == "svm" else 4):  # where the megabyte ends in its line
         first = line % (1, 1)
         text_shifted = (
