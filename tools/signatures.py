@@ -63,6 +63,10 @@ def as_declared(path: Path) -> tuple[str, list[str]]:
         for each, default in zip(given, [None] * (len(given) - len(defaults)) + defaults, strict=True):
             ends[each.arg] = last = (default or each).end_lineno or each.lineno
             new = declared(each.arg, in_estimator)
+            if new is not None and (last == function.lineno or each.lineno == function.lineno):
+                raise SystemExit(
+                    f"{path}:{each.lineno}: write each parameter of {function.name} in a line of its own"
+                )
             if new is not None and "#" not in lines[last - 1]:
                 sentence = f"{function.name} has {each.arg} otherwise than as {new}"
                 replace(each.lineno, last, f"{' ' * each.col_offset}{new},\n", sentence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence, Sized
 from inspect import signature
+from textwrap import fill
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -31,19 +32,30 @@ TEXT_OPTIONS = (
 COLUMN = "text"  # of documents that have no other name
 _OBJECTS = "OT"  # kinds of NumPy's types: objects, and StringDType
 _REMEDY = "give text (pandas: y.astype(str))"
+_INDENTED: dict[str, Any] = {"initial_indent": "    ", "subsequent_indent": "    "}
 _WORDS = {  # parameter -> its explanation, where it is no option, or another thing than that
+    "solver": """"auto" (the only one that does what is asked for, else by shape and a trial; ``model_.extra`` says
+    which and why), "llsvm", "smsvm", "nesvm" or "smo"; all reach the same certified optimum.""",
+    "max_iter": "Full passes over the data at most; None for no limit.",
+    "prune": """Afterwards, weights below this in absolute value become zero, 0.01 say; ``certificate_`` is of what
+    is left, ``model_.extra["pruned"]`` says what it cost, and warnings are about the run before that. None:
+    none.""",
     "penalty": '"l2", "l1" (‖w‖₁) or "elasticnet" ((1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁): sparse weights.',
     "warm_start": """Whether ``fit`` and ``fit_file`` begin at the dual variables that the last one has come to,
     where the rows are the same (of files: those that are still there), whatever C, tol and class_weight are now.
     Other arrays, or another loss, begin anew. Kept in ``spill_dir``; a copy of the estimator has none of them.""",
     "verbose": """1: live lines on a terminal or in a notebook, elsewhere a line on standard error for each pass; 2:
     a line for each report; 0: nothing.""",
-    "fit_intercept": "Whether there is a constant term, the weight of a constant feature.",
+    "fit_intercept": "Whether there is a constant term, the weight of a constant feature ``intercept_scaling``.",
     "intercept_scaling": "Value of the constant feature, which is penalised like the others, as in LIBLINEAR.",
     "penalize_intercept": """False: the constant term is not penalised, as in LIBSVM and LogisticRegression, where
     the solver can do that.""",
     "text": """X is text: True for a list, an array or a Series of documents; names of columns of a data frame,
     whose other columns are numbers (scaled where ``scale`` says so) or categories.""",
+    "stop_words": 'Words that are left out: "english", a file with a word a line, or a collection of words.',
+    "missing": 'What becomes of NaN, in rows of any kind: "refuse", "zero", or "mean" of its column.',
+    "scale": """Of the columns, learned in ``fit`` and kept in the model: "none" (as "auto" is, but for tables in
+    files), "maxabs", "minmax", "standard" or "unit-row". n-grams and categories are never scaled.""",
     "random_state": "Seed, or generator, of every random choice.",
     "n_jobs": "Threads; None or -1 for all processors that the process may use, -2 for all but one, and so on.",
 }
@@ -61,11 +73,11 @@ _ATTRIBUTES = """
 def explained(estimator: Class) -> Class:
     """Append to an estimator's docstring what it does not explain itself of its parameters and attributes."""
     given = (estimator.__doc__ or "").rstrip()
-    explanations = "".join(
-        f"\n    {name}: {_WORDS.get(name) or explanation(OPTION_NAMES.get(name, name), ESTIMATOR_NAMES)}"
-        for name in signature(estimator).parameters
-        if not re.search(rf"\b{name}(, \w+)*: ", given)
-    )
+    explanations = ""
+    for name in signature(estimator).parameters:
+        if not re.search(rf"\b{name}(, \w+)*: ", given):
+            words = _WORDS.get(name) or explanation(OPTION_NAMES.get(name, name), ESTIMATOR_NAMES)
+            explanations += "\n" + fill(f"{name}: {' '.join(words.split())}", 116, **_INDENTED)
     estimator.__doc__ = given + explanations + _ATTRIBUTES
     return estimator
 
