@@ -7,9 +7,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol, SupportsIndex, runtime_checkable
 
-from llsvm.data import FORMATS
+from llsvm.data import FORMATS, NAMES_FILES, may_be_file, named_files, names_files
 from llsvm.data.batches import in_batches
-from llsvm.data.paths import NAMES_FILES, may_be_file, named_files, names_files
 from llsvm.data.source import BlockSource
 from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.features.frames import column_names, like_frame

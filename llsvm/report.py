@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from llsvm.data.paths import named_files, names_files
+from llsvm.data import named_files, names_files
 from llsvm.errors import BudgetError, UsageError
 from llsvm.files.decoding import COMPRESSED_SUFFIXES
 from llsvm.files.writing import STDOUT, refuse_overwriting, replacing, require_writable

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from llsvm.data import open_with_settings
-from llsvm.data.paths import named_files, names_files
+from llsvm.data import named_files, names_files, open_with_settings
 from llsvm.errors import BudgetError, LLSVMWarning, MissingColumnError, UsageError, in_python
 from llsvm.features.frames import column_names
 from llsvm.files.writing import refuse_overwriting

@@ -12,9 +12,8 @@ from inspect import signature
 from typing import Any, Literal
 
 from llsvm.calibration.learning import learning_request
-from llsvm.data import open_with_settings
+from llsvm.data import named_files, names_files, open_with_settings
 from llsvm.data.batches import in_batches
-from llsvm.data.paths import named_files, names_files
 from llsvm.data.source import BlockSource
 from llsvm.errors import MissingColumnError, UsageError, in_python
 from llsvm.features.frames import column_names

@@ -175,6 +175,17 @@ def _lists(typed: Mapping[str, Any]) -> dict[str, Any]:
     return parsed
 
 
+def check_tuning(given: Mapping[str, Any], objectives: Sequence[Settings]) -> None:
+    """Raise UsageError for options of ``tune`` that are refused whatever the data are."""
+    from llsvm.calibration.learning import learning_request
+    from llsvm.tune import check_choices, tuning_settings
+
+    objectives = tuning_settings(objectives, given["group"], given["time"])
+    asks = [given[name] for name in ("folds", "validation", "holdout", "score", "rule", "race")]
+    check_choices(objectives, given["costs"], *asks)
+    learning_request(given["probabilities"], given["threshold"], objectives[0])
+
+
 def was_typed(context: Any, name: str) -> bool:
     """Return whether a parameter's value was typed, and is not the default. context: click's."""
     return str(context.get_parameter_source(name).name) == "COMMANDLINE"

@@ -18,7 +18,15 @@ from typing import Any
 
 import typer
 
-from llsvm.cli.options import holds_names, names_in, objectives_of_lists, quoted_name, settings_of, was_typed
+from llsvm.cli.options import (
+    check_tuning,
+    holds_names,
+    names_in,
+    objectives_of_lists,
+    quoted_name,
+    settings_of,
+    was_typed,
+)
 from llsvm.cli.parsing import ParseError, nearest
 from llsvm.errors import UsageError
 from llsvm.files.remote import is_remote
@@ -398,8 +406,6 @@ def _check_of_command(name: str, context: typer.Context, objectives: Any) -> Non
     settings."""
     params = context.params
     if name == "tune":
-        from llsvm.cli.tune import check_tuning
-
         check_tuning(params, objectives)
     elif name == "predict":
         from llsvm.cli.predict import check_answer

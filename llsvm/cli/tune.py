@@ -5,7 +5,6 @@ each of many λ₁."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -29,7 +28,6 @@ from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.process.signals import last_words
 from llsvm.settings.objective import LOSSES, PENALTIES
 from llsvm.settings.option import MOST_USED, OUTPUT
-from llsvm.settings.settings import Settings
 
 
 @takes(
@@ -202,17 +200,6 @@ def tune(
     advice = answer["advice"] or "candidates of large C may; see the gaps in the table"
     echo(f"llsvm: not converged to the tolerance: {advice}; the model is written", err=True)
     return EXIT_NOT_CONVERGED
-
-
-def check_tuning(given: Mapping[str, Any], objectives: Sequence[Settings]) -> None:
-    """Raise UsageError for options of ``tune`` that are refused whatever the data are."""
-    from llsvm.calibration.learning import learning_request
-    from llsvm.tune import check_choices, tuning_settings
-
-    objectives = tuning_settings(objectives, given["group"], given["time"])
-    asks = [given[name] for name in ("folds", "validation", "holdout", "score", "rule", "race")]
-    check_choices(objectives, given["costs"], *asks)
-    learning_request(given["probabilities"], given["threshold"], objectives[0])
 
 
 def _print_search(answer: dict[str, Any], model: str, settings: Any, quiet: bool) -> None:

@@ -8,15 +8,17 @@ never import readers; nothing here knows a solver, or how much memory there is.
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from llsvm.data.paths import NAMES_FILES, named_files, names_files
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError, UsageError
+from llsvm.files.inputs import STDIN
+from llsvm.files.remote import is_readable
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED, scaled_targets
 
 if TYPE_CHECKING:
@@ -51,6 +53,10 @@ class Format(NamedTuple):
     kind: str = "rows"
 
 
+NAMES_FILES = (
+    "text, or a list of it, is the name of a file, which has its own labels and weights: give documents as a "
+    "column of a data frame"
+)
 DEFAULT_FORMAT = "svmlight"
 FORMATS = {
     "svmlight": Format("llsvm.data.svmlight:SvmlightSource", (".svm", ".svmlight", ".libsvm")),
@@ -80,6 +86,28 @@ FORMATS = {
 
 _BINARY = ("parquet", "arrow", "hdf5", "numpy")
 _BINARY_SUFFIXES = tuple(suffix for name in _BINARY for suffix in FORMATS[name].suffixes)
+
+
+def names_files(data: Any) -> bool:
+    """Return whether the data are a path, or a list of paths."""
+    if isinstance(data, str | os.PathLike):
+        return True
+    return (
+        isinstance(data, list | tuple) and bool(data) and all(isinstance(d, str | os.PathLike) for d in data)
+    )
+
+
+def named_files(data: Any) -> list[str | os.PathLike[str]]:
+    """Return the paths that ``data`` consists of; arrays, data frames and batches have none."""
+    if not names_files(data):
+        return []
+    return [data] if isinstance(data, str | os.PathLike) else list(data)
+
+
+def may_be_file(name: str | os.PathLike[str]) -> bool:
+    """Return whether a file has that name, or matches it as a pattern, or may exist on another machine."""
+    path = os.fspath(name)
+    return path == STDIN or is_readable(path) or os.path.exists(path) or bool(glob.glob(path, recursive=True))
 
 
 def open_source(

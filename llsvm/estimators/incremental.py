@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils.validation import _check_sample_weight
 
+from llsvm.data import names_files
 from llsvm.data.frame_tables import columns_of_no_numbers
-from llsvm.data.paths import names_files
 from llsvm.errors import DataError, DiskError, LLSVMWarning, UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names
 from llsvm.estimators.inputs import class_labels, is_documents, names_columns, require_rows, spans_as_numbers

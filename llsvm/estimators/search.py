@@ -13,7 +13,7 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import _num_samples
 
-from llsvm.data.paths import names_files
+from llsvm.data import names_files
 from llsvm.errors import UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator
 from llsvm.estimators.classifier import Classifying

@@ -21,12 +21,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.column_scales import ColumnScales, are_same, rescale
 from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.optim.row_operator import PIECE_BYTES
-from llsvm.solvers.state import ArrayRows, Shares, ShareSums
+from llsvm.solvers.state import ArrayRows, ColumnScales, Shares, ShareSums, are_same, rescale
 
 NO_PARENT = -1
 # Price of second order from a neighbor's solution, as a share of its price from nothing: it takes a few steps then.

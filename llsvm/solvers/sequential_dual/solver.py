@@ -45,7 +45,6 @@ from llsvm.process.threads import Threads
 from llsvm.process.work import Work
 from llsvm.settings.settings import Settings
 from llsvm.solvers.base import SECONDS, STALLED, UPDATES, Report, RunSolver
-from llsvm.solvers.column_scales import ColumnScales, are_same
 from llsvm.solvers.optim.lapack import dot, one_blas_thread
 from llsvm.solvers.optim.newton_system import MOST_ORDER
 from llsvm.solvers.optim.row_operator import coef_of
@@ -65,12 +64,14 @@ from llsvm.solvers.sequential_dual.problem import (
 from llsvm.solvers.sequential_dual.rounds import JointRounds, settle_worst_rows
 from llsvm.solvers.state import (
     ArrayRows,
+    ColumnScales,
     RowShares,
     SettableRowValues,
     Shares,
     ShareSums,
     SolverState,
     Value,
+    are_same,
     copy_rows,
     data_of,
 )
