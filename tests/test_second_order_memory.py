@@ -41,7 +41,7 @@ def told(cls, name, what):
     setattr(cls, name, wrapped)
 
 told(NewtonSystem, "solve", lambda system: f"binary {system.way.name}")
-told(SoftmaxRun, "_new_system", lambda run: f"softmax {solver._passes.kind.name}")
+told(SoftmaxRun, "_new_system", lambda run: f"softmax {run._passes.kind.name}")
 told(Joint, "solve", lambda joint: "joint")
 told(JointRounds, "newton_stage", lambda rounds: "joint by readings")
 told(joint_run, "settle_worst_rows", lambda part: "worst rows")
