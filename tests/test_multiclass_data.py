@@ -177,7 +177,7 @@ def thousand_classes(path):
     rng = np.random.default_rng(0)
     n, k, d = 5_000, 1000, 20_000
     topics = rng.integers(1, d + 1, (k, 30))
-    y = rng.integers(0, k, n)
+    y = rng.permutation(n) % k
     with open(path, "w") as file:
         for label in y:
             columns = np.unique(np.concatenate([rng.choice(topics[label], 10), rng.integers(1, d + 1, 30)]))
