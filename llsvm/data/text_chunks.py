@@ -131,7 +131,7 @@ def parse_ahead(
 
 
 class TextSource:
-    """What the readers of text share: files opened one after the other, standard input once, and their lines.
+    """Base of readers of text, which opens files one after the other, standard input once, and cuts their lines.
 
     bytes_read: from disk, of all readings; see BlockSource.
     """
