@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
@@ -114,12 +114,9 @@ def predict(
 ) -> None:
     """Predict the label, or the number, of every row of DATA."""
     from llsvm.features.table_options import KeptColumns
-    from llsvm.scoring.predictions import is_table_name
 
     settings = settings_of(options, context)
-    columns = names_in(",".join(keep or ()))
-    table = not explain and is_table_name(output)
-    check_answer(explain, top, json, scores, probabilities, columns, output)
+    columns, table = checked_answer(context.params)
     if output != "-":
         check_output(output, [model, *data])
     loaded, source = open_model_and_data(model, data, settings, need_label=False, keep=KeptColumns(columns))
@@ -164,23 +161,19 @@ def _explain(
             write_table(rows, out, "," if output.lower().endswith(".csv") else "\t")
 
 
-def check_answer(
-    explain: bool,
-    top: int | None,
-    json: bool,
-    scores: bool,
-    probabilities: bool,
-    columns: tuple[str, ...],
-    output: str,
-) -> None:
-    """Raise UsageError for options on the answer that do not go together."""
+def checked_answer(given: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:
+    """Return the columns that are handed on, and whether a table is written. given: the command's parameters.
+    Raises UsageError for those on the answer that do not go together."""
     from llsvm.scoring.predictions import is_table_name, require_lines_name
 
+    explain, json, output = given["explain"], given["json"], given["output"]
+    columns = names_in(",".join(given["keep"] or ()))
     table = not explain and is_table_name(output)
-    _check_explain(explain, top, json, probabilities, columns)
-    _check_table(table, columns, scores and probabilities)
+    _check_explain(explain, given["top"], json, given["probabilities"], columns)
+    _check_table(table, columns, given["scores"] and given["probabilities"])
     if not table:
         require_lines_name(output, json)
+    return columns, table
 
 
 def _check_table(table: bool, columns: tuple[str, ...], both: bool) -> None:

@@ -21,7 +21,6 @@ import typer
 from llsvm.cli.options import (
     check_tuning,
     holds_names,
-    names_in,
     objectives_of_lists,
     quoted_name,
     settings_of,
@@ -402,23 +401,18 @@ class _Reading:
 
 
 def _check_of_command(name: str, context: typer.Context, objectives: Any) -> None:
-    """Raise UsageError for a command's own options that it refuses whatever the data are. objectives: of ``tune``,
-    settings."""
-    params = context.params
+    """Raise UsageError for options of that command alone which it refuses whatever the data are. objectives: the
+    settings of a tuning run's candidates."""
     if name == "tune":
-        check_tuning(params, objectives)
+        check_tuning(context.params, objectives)
     elif name == "predict":
-        from llsvm.cli.predict import check_answer
+        from llsvm.cli.predict import checked_answer
 
-        explain, top, json, scores, probabilities, output = (
-            params[key] for key in ("explain", "top", "json", "scores", "probabilities", "output")
-        )
-        columns = names_in(",".join(params["keep"] or ()))
-        check_answer(explain, top, json, scores, probabilities, columns, output)
+        checked_answer(context.params)
     elif name == "evaluate":
         from llsvm.cli.evaluate import check_thresholds
 
-        check_thresholds(params["thresholds"], context)
+        check_thresholds(context.params["thresholds"], context)
 
 
 def _section(values: Any, name: str, text: _Text) -> dict[str, Any]:
