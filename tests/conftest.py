@@ -24,26 +24,11 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-def _leave_out_of_collections():
-    """Keep what is loaded and compiled by now out of each later garbage collection."""
+def pytest_collection_finish():
+    """Modules and collected tests stay until the end: keep them out of each garbage collection. llsvm collects
+    garbage before it trains each of the candidates of ``tune``."""
     gc.collect()
     gc.freeze()
-
-
-def pytest_collection_finish():
-    """Modules and collected tests stay until the end."""
-    _leave_out_of_collections()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol():
-    """llsvm collects garbage where it reads rows anew, and before it trains each of the candidates of ``tune``. A
-    collection takes 50 ms where it looks at all libraries and compiled kernels, and 1 ms where it does not."""
-    before = gc.get_stats()[2]["collections"]
-    result = yield
-    if gc.get_stats()[2]["collections"] != before:
-        _leave_out_of_collections()
-    return result
 
 
 @pytest.fixture(scope="session")
