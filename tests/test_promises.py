@@ -337,7 +337,7 @@ def test_newtons_method_stays_under_the_smallest_limit_and_where_rows_just_fit(t
     X = rng.standard_normal((1500, 300)) * np.logspace(0, -5, 300)
     y = np.argmax(X @ rng.standard_normal((300, 3)) + 0.1 * rng.standard_normal((1500, 3)), axis=1)
     path = write_svmlight(tmp_path / "rows.svm", X, y)
-    hard = ("-C", "1e4", "--scale", "none", "--max-seconds", "3", *options)
+    hard = ("-C", "1e4", "--scale", "none", "--max-seconds", "5", *options)
     status, _, errors = llsvm(path, tmp_path, "--memory", "50MB", *hard)
     assert status == 4, errors
     smallest = int(smallest_of(errors))
@@ -502,12 +502,12 @@ def wide(tmp_path_factory):
 @pytest.mark.parametrize(
     ("limit", "options"),
     [
-        (280, ("--lambda1", "3.1e-5", "--loss", "squared_hinge", "--max-seconds", "4")),
+        (280, ("--lambda1", "3.1e-5", "--loss", "squared_hinge", "--max-seconds", "6")),
         (310, ("--lambda1", "3.1e-5", "--loss", "squared_hinge")),  # below, steps without a Hessian crawl
         (340, ("--lambda1", "3.1e-5", "--loss", "squared_hinge")),
-        (300, ("--lambda1", "3.1e-5", "--loss", "hinge", "--max-seconds", "4")),
-        (300, ("-C", "1e4", "--loss", "squared_hinge", "--max-seconds", "4")),
-        (320, ("-C", "1e4", "--loss", "hinge", "--max-seconds", "4")),
+        (300, ("--lambda1", "3.1e-5", "--loss", "hinge", "--max-seconds", "6")),
+        (300, ("-C", "1e4", "--loss", "squared_hinge", "--max-seconds", "6")),
+        (320, ("-C", "1e4", "--loss", "hinge", "--max-seconds", "6")),
     ],
 )
 def test_sparse_training_on_wide_rows_stays_under_the_limit(wide, tmp_path, limit, options):
